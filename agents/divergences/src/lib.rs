@@ -1,0 +1,1 @@
+//! Divergences between point clouds through their one-dimensional shadows.

@@ -1,0 +1,1 @@
+//! Sliced distributional reinforcement learning of vector returns.
