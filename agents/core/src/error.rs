@@ -58,8 +58,22 @@ pub enum CoreError {
         /// What the system said.
         source: std::io::Error,
     },
-    /// libtorch refused an operation.
-    #[error("libtorch: {0}")]
+    /// A setting is out of range or does not fit the others: bad input, found before anything runs.
+    #[error("{0}")]
+    Setting(String),
+    /// Tensors do not fit each other.
+    #[error("tensor: {0}")]
+    Tensor(String),
+    /// A loss, gradient or prediction became infinite or not a number.
+    #[error("{what} is not finite at step {step}")]
+    NonFinite {
+        /// Which number, by the name of its tensor.
+        what: String,
+        /// The update at which it was found.
+        step: u64,
+    },
+    /// libtorch refused an operation; its first line.
+    #[error("libtorch: {}", .0.to_string().lines().next().unwrap_or_default())]
     Torch(#[from] tch::TchError),
 }
 

@@ -3,6 +3,11 @@
 mod actor;
 mod error;
 pub mod metrics;
+pub mod network;
+pub mod optimiser;
+pub mod parameters;
+pub mod schedule;
+pub mod tensor;
 
 pub use actor::{Actor, ObservationBuffer};
 pub use error::CoreError;

@@ -1,0 +1,386 @@
+//! Adam with a state that can be saved, and gradient clipping.
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+use tch::{Device, Tensor};
+
+use crate::{CoreError, parameters::Parameters, schedule::Schedule, tensor};
+
+/// Work is cut into blocks of this many values, whatever the number of threads, so that sums come out the same.
+const BLOCK: usize = 1 << 14;
+
+/// Settings of [`Adam`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdamConfig {
+    /// Step size, a number or a schedule over the run. Default 5e-4.
+    pub learning_rate: Schedule,
+    /// Decay rate of the first moment, in [0, 1). Default 0.9.
+    pub beta1: f64,
+    /// Decay rate of the second moment, in [0, 1). Default 0.999.
+    pub beta2: f64,
+    /// Added to the root of the second moment. Default 1e-8.
+    pub epsilon: f64,
+    /// Largest Euclidean norm of the whole gradient; larger ones are scaled down to it. 0 means no clipping. Default 10.
+    pub clip_norm: f64,
+}
+
+impl Default for AdamConfig {
+    fn default() -> Self {
+        Self {
+            learning_rate: Schedule::constant(5e-4),
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            clip_norm: 10.0,
+        }
+    }
+}
+
+impl AdamConfig {
+    /// Checks the ranges.
+    ///
+    /// # Errors
+    /// [`CoreError::Setting`] naming the first value that is out of range.
+    pub fn validate(&self) -> Result<(), CoreError> {
+        let checks = [
+            (
+                "learning_rate.initial",
+                self.learning_rate.initial,
+                self.learning_rate.initial >= 0.0,
+            ),
+            (
+                "learning_rate.final",
+                self.learning_rate.last,
+                self.learning_rate.last >= 0.0,
+            ),
+            ("beta1", self.beta1, (0.0..1.0).contains(&self.beta1)),
+            ("beta2", self.beta2, (0.0..1.0).contains(&self.beta2)),
+            ("epsilon", self.epsilon, self.epsilon > 0.0),
+            ("clip_norm", self.clip_norm, self.clip_norm >= 0.0),
+        ];
+        match checks
+            .iter()
+            .find(|(_, value, valid)| !valid || !value.is_finite())
+        {
+            None => Ok(()),
+            Some((name, value, _)) => Err(CoreError::Setting(format!(
+                "optimiser {name}: got {value}, which is out of range"
+            ))),
+        }
+    }
+}
+
+/// Adam (Kingma and Ba 2015, algorithm 1, with bias correction) over one flat parameter buffer.
+///
+/// m <- β₁ m + (1-β₁) g, v <- β₂ v + (1-β₂) g², θ <- θ - η m̂ / (√v̂ + ε). On the CPU one fused pass over f32 slices, elsewhere
+/// tensor operations.
+pub struct Adam {
+    config: AdamConfig,
+    first: Tensor,
+    second: Tensor,
+    gradient: Tensor,
+    steps: u64,
+}
+
+impl Adam {
+    /// Zero moments for `parameters`.
+    ///
+    /// # Errors
+    /// If the settings are out of range or libtorch cannot allocate.
+    pub fn new(config: AdamConfig, parameters: &Parameters) -> Result<Self, CoreError> {
+        config.validate()?;
+        let zeros = || parameters.flat().f_zeros_like();
+        Ok(Self {
+            config,
+            first: zeros()?,
+            second: zeros()?,
+            gradient: zeros()?,
+            steps: 0,
+        })
+    }
+
+    /// Applies one step with the sum of the shards' gradients; gives the Euclidean norm of that sum before clipping.
+    ///
+    /// `shards[k][i]` is the gradient of parameter i from shard k, added in the order of k. `progress` (0 to 1) places the learning
+    /// rate on its schedule.
+    ///
+    /// # Errors
+    /// [`CoreError::NonFinite`] naming the first parameter with a non-finite gradient; nothing is changed then.
+    pub fn step(
+        &mut self,
+        parameters: &mut Parameters,
+        shards: &[Vec<Tensor>],
+        progress: f64,
+    ) -> Result<f64, CoreError> {
+        if parameters.flat().device() == Device::Cpu {
+            self.gather(parameters, shards)?;
+        } else {
+            self.gather_tensors(parameters, shards)?;
+        }
+        let norm = self.norm()?;
+        if !norm.is_finite() {
+            return Err(self.blame(parameters)?);
+        }
+        let clip = self.config.clip_norm;
+        let scale = if clip > 0.0 && norm > clip {
+            clip / norm
+        } else {
+            1.0
+        };
+        self.steps += 1;
+        let power = i32::try_from(self.steps).unwrap_or(i32::MAX);
+        let correction1 = 1.0 - self.config.beta1.powi(power);
+        let correction2 = 1.0 - self.config.beta2.powi(power);
+        let rate = self.config.learning_rate.at(progress) / correction1;
+        if parameters.flat().device() == Device::Cpu {
+            self.fused(
+                parameters,
+                scale as f32,
+                rate as f32,
+                correction2.sqrt() as f32,
+            )?;
+        } else {
+            self.composed(parameters, scale, rate, correction2.sqrt())?;
+        }
+        Ok(norm)
+    }
+
+    fn gather(&mut self, parameters: &Parameters, shards: &[Vec<Tensor>]) -> Result<(), CoreError> {
+        let flat = tensor::f32_slice_mut(&mut self.gradient)?;
+        for (index, layout) in parameters.layouts().iter().enumerate() {
+            let own = &mut flat[layout.offset..layout.offset + layout.len()];
+            for (order, shard) in shards.iter().enumerate() {
+                let dense = shard[index].f_contiguous()?;
+                let values = tensor::f32_slice(&dense)?;
+                if order == 0 {
+                    own.copy_from_slice(values);
+                } else {
+                    own.iter_mut()
+                        .zip(values)
+                        .for_each(|(sum, value)| *sum += value);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn gather_tensors(
+        &mut self,
+        parameters: &Parameters,
+        shards: &[Vec<Tensor>],
+    ) -> Result<(), CoreError> {
+        tch::no_grad(|| {
+            for (index, layout) in parameters.layouts().iter().enumerate() {
+                let mut own =
+                    self.gradient
+                        .f_narrow(0, layout.offset as i64, layout.len() as i64)?;
+                let _ = own.f_zero_()?;
+                for shard in shards {
+                    let _ = own.f_add_(&shard[index].f_reshape([-1])?)?;
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn norm(&self) -> Result<f64, CoreError> {
+        if self.gradient.device() != Device::Cpu {
+            return Ok(self.gradient.f_norm()?.double_value(&[]));
+        }
+        let squares: Vec<f64> = tensor::f32_slice(&self.gradient)?
+            .par_chunks(BLOCK)
+            .map(|block| {
+                // Sixteen running sums vectorise; a sum of f32 squares over 1024 values keeps 5 digits, the rest is f64.
+                block
+                    .chunks(1024)
+                    .map(|part| {
+                        let mut sums = [0.0_f32; 16];
+                        let (lanes, rest) = part.as_chunks::<16>();
+                        for lane in lanes {
+                            for (sum, value) in sums.iter_mut().zip(lane) {
+                                *sum += value * value;
+                            }
+                        }
+                        let tail: f32 = rest.iter().map(|value| value * value).sum();
+                        f64::from(sums.iter().sum::<f32>() + tail)
+                    })
+                    .sum()
+            })
+            .collect();
+        Ok(squares.iter().sum::<f64>().sqrt())
+    }
+
+    fn blame(&self, parameters: &Parameters) -> Result<CoreError, CoreError> {
+        let values = tensor::to_f32(&self.gradient)?;
+        let guilty = parameters.layouts().iter().find(|layout| {
+            values[layout.offset..layout.offset + layout.len()]
+                .iter()
+                .any(|v| !v.is_finite())
+        });
+        let what = match guilty {
+            Some(layout) => format!("gradient of {}", layout.name),
+            None => "norm of the gradient".into(),
+        };
+        Ok(CoreError::NonFinite {
+            what,
+            step: self.steps,
+        })
+    }
+
+    fn fused(
+        &mut self,
+        parameters: &mut Parameters,
+        scale: f32,
+        rate: f32,
+        root_correction: f32,
+    ) -> Result<(), CoreError> {
+        let (beta1, beta2) = (self.config.beta1 as f32, self.config.beta2 as f32);
+        let epsilon = self.config.epsilon as f32;
+        let gradient = tensor::f32_slice(&self.gradient)?;
+        let first = tensor::f32_slice_mut(&mut self.first)?;
+        let second = tensor::f32_slice_mut(&mut self.second)?;
+        let values = tensor::f32_slice_mut(parameters.flat_mut())?;
+        let inverse_root = 1.0 / root_correction;
+        values
+            .par_chunks_mut(BLOCK)
+            .zip(first.par_chunks_mut(BLOCK))
+            .zip(second.par_chunks_mut(BLOCK))
+            .zip(gradient.par_chunks(BLOCK))
+            .for_each(|(((values, first), second), gradient)| {
+                let moments = first.iter_mut().zip(second);
+                for ((value, (m, v)), g) in values.iter_mut().zip(moments).zip(gradient) {
+                    let g = g * scale;
+                    *m += (1.0 - beta1) * (g - *m);
+                    *v += (1.0 - beta2) * (g * g - *v);
+                    *value -= rate * *m / (v.sqrt() * inverse_root + epsilon);
+                }
+            });
+        Ok(())
+    }
+
+    fn composed(
+        &mut self,
+        parameters: &mut Parameters,
+        scale: f64,
+        rate: f64,
+        root_correction: f64,
+    ) -> Result<(), CoreError> {
+        tch::no_grad(|| {
+            let gradient = self.gradient.f_mul_scalar(scale)?;
+            let _ = self.first.f_lerp_(&gradient, 1.0 - self.config.beta1)?;
+            let _ = self
+                .second
+                .f_lerp_(&gradient.f_square()?, 1.0 - self.config.beta2)?;
+            let root = self.second.f_sqrt()?.f_div_scalar(root_correction)?;
+            let step = self.first.f_div(&root.f_add_scalar(self.config.epsilon)?)?;
+            let _ = parameters.flat_mut().f_sub_(&step.f_mul_scalar(rate)?)?;
+            Ok(())
+        })
+    }
+
+    /// Number of steps taken.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// First and second moments, padding included, for a checkpoint.
+    ///
+    /// # Errors
+    /// If libtorch cannot copy them to the CPU.
+    pub fn moments(&self) -> Result<(Vec<f32>, Vec<f32>), CoreError> {
+        Ok((tensor::to_f32(&self.first)?, tensor::to_f32(&self.second)?))
+    }
+
+    /// Restores what [`Adam::steps`] and [`Adam::moments`] gave.
+    ///
+    /// # Errors
+    /// [`CoreError::Tensor`] if a length differs.
+    pub fn restore(&mut self, steps: u64, first: &[f32], second: &[f32]) -> Result<(), CoreError> {
+        let length = self.first.numel();
+        if first.len() != length || second.len() != length {
+            return Err(CoreError::Tensor(format!(
+                "optimiser moments of {} and {} values, expected {length}",
+                first.len(),
+                second.len()
+            )));
+        }
+        let device = self.first.device();
+        self.first = Tensor::f_from_slice(first)?.f_to_device(device)?;
+        self.second = Tensor::f_from_slice(second)?.f_to_device(device)?;
+        self.steps = steps;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parameters::ParameterBuilder;
+    use pushforward_envs::StreamRng;
+
+    fn scalar(value: f32) -> Tensor {
+        Tensor::from_slice(&[value])
+    }
+
+    #[test]
+    fn two_steps_by_hand() {
+        let mut builder = ParameterBuilder::new(StreamRng::new(1, "test", 0));
+        builder.uniform("weight", &[1], 0.0);
+        let mut parameters = builder.build(Device::Cpu).unwrap();
+        let config = AdamConfig {
+            learning_rate: Schedule::constant(0.1),
+            clip_norm: 0.0,
+            ..AdamConfig::default()
+        };
+        let mut adam = Adam::new(config, &parameters).unwrap();
+        // Two shards of 1 and 1: g = 2. m = .2, v = .004; m̂ = 2, v̂ = 4: θ = 0 - .1 · 2/2 = -.1.
+        adam.step(
+            &mut parameters,
+            &[vec![scalar(1.0)], vec![scalar(1.0)]],
+            0.0,
+        )
+        .unwrap();
+        assert!((parameters.values().unwrap()[0] + 0.1).abs() < 1e-6);
+        // g = -4: m = .9·.2 - .4 = -.22, v = .999·.004 + .016 = .019996;
+        // m̂ = -.22/.19 = -1.1578947, v̂ = .019996/.001999 = 10.003002: θ = -.1 + .1 · 1.1578947/3.1627523 = -.0633896.
+        let norm = adam
+            .step(&mut parameters, &[vec![scalar(-4.0)]], 0.0)
+            .unwrap();
+        assert_eq!(norm, 4.0);
+        assert!((parameters.values().unwrap()[0] + 0.063_389_6).abs() < 1e-6);
+    }
+
+    #[test]
+    fn the_norm_is_clipped_and_a_bad_gradient_named() {
+        let mut builder = ParameterBuilder::new(StreamRng::new(1, "test", 0));
+        builder.uniform("first", &[2], 0.0);
+        builder.uniform("second", &[3], 0.0);
+        let mut parameters = builder.build(Device::Cpu).unwrap();
+        let config = AdamConfig {
+            clip_norm: 1.0,
+            beta1: 0.0,
+            ..AdamConfig::default()
+        };
+        let mut adam = Adam::new(config, &parameters).unwrap();
+        // ‖(3, 0, 0, 4, 0)‖ = 5, clipped to (.6, 0, 0, .8, 0); with β₁ = 0 the first moment is the clipped gradient.
+        let shard = vec![
+            Tensor::from_slice(&[3.0_f32, 0.0]),
+            Tensor::from_slice(&[0.0_f32, 4.0, 0.0]),
+        ];
+        assert_eq!(adam.step(&mut parameters, &[shard], 0.0).unwrap(), 5.0);
+        let (first, _) = adam.moments().unwrap();
+        assert!((first[0] - 0.6).abs() < 1e-6 && (first[17] - 0.8).abs() < 1e-6);
+        let before = parameters.values().unwrap();
+        let shard = vec![
+            Tensor::from_slice(&[0.0_f32; 2]),
+            Tensor::from_slice(&[0.0, f32::NAN, 0.0]),
+        ];
+        let message = adam
+            .step(&mut parameters, &[shard], 0.0)
+            .unwrap_err()
+            .to_string();
+        assert!(message.contains("gradient of second"), "{message}");
+        assert_eq!(before, parameters.values().unwrap());
+    }
+}

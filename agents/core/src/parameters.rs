@@ -1,0 +1,210 @@
+//! Trainable parameters: named leaves of the autograd graph that share one flat buffer.
+
+use rand::Rng;
+use tch::{Device, Tensor};
+
+use crate::{CoreError, tensor};
+use pushforward_envs::StreamRng;
+
+/// Each parameter starts at a multiple of this many f32 (64 bytes), so that libtorch's kernels always see the same alignment.
+const ALIGNMENT: usize = 16;
+
+/// Place of one parameter in the flat buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParameterLayout {
+    /// Unique name, such as `torso.0.weight`.
+    pub name: String,
+    /// Shape of the tensor.
+    pub shape: Vec<i64>,
+    /// First element in the flat buffer.
+    pub offset: usize,
+}
+
+impl ParameterLayout {
+    /// Number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product::<i64>() as usize
+    }
+
+    /// Whether the parameter has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// Collects parameters while a network is described; their initial values come from one stream in the order of the description.
+pub struct ParameterBuilder {
+    layouts: Vec<ParameterLayout>,
+    values: Vec<f32>,
+    rng: StreamRng,
+}
+
+impl ParameterBuilder {
+    /// An empty set whose initial values are drawn from `rng`.
+    pub fn new(rng: StreamRng) -> Self {
+        Self {
+            layouts: Vec::new(),
+            values: Vec::new(),
+            rng,
+        }
+    }
+
+    /// Adds a parameter with entries uniform in ±`bound` and returns its index.
+    pub fn uniform(&mut self, name: &str, shape: &[i64], bound: f64) -> usize {
+        self.add(name, shape, |rng| {
+            ((rng.random::<f64>() * 2.0 - 1.0) * bound) as f32
+        })
+    }
+
+    /// Adds a parameter with independent Gaussian entries and returns its index.
+    pub fn gaussian(&mut self, name: &str, shape: &[i64], mean: f64, deviation: f64) -> usize {
+        self.add(name, shape, |rng| {
+            let draw: f64 = rng.sample(rand_distr::StandardNormal);
+            (mean + deviation * draw) as f32
+        })
+    }
+
+    fn add(
+        &mut self,
+        name: &str,
+        shape: &[i64],
+        mut draw: impl FnMut(&mut StreamRng) -> f32,
+    ) -> usize {
+        let layout = ParameterLayout {
+            name: name.into(),
+            shape: shape.to_vec(),
+            offset: self.values.len(),
+        };
+        self.values
+            .extend((0..layout.len()).map(|_| draw(&mut self.rng)));
+        self.values
+            .resize(self.values.len().next_multiple_of(ALIGNMENT), 0.0);
+        self.layouts.push(layout);
+        self.layouts.len() - 1
+    }
+
+    /// The finished set on `device`.
+    ///
+    /// # Errors
+    /// [`CoreError::Setting`] if nothing was added: an agent without parameters learns nothing.
+    pub fn build(self, device: Device) -> Result<Parameters, CoreError> {
+        if self.values.is_empty() {
+            return Err(CoreError::Setting(
+                "the network has no trainable parameters".into(),
+            ));
+        }
+        let flat = Tensor::f_from_slice(&self.values)?.f_to_device(device)?;
+        Parameters::over(flat, self.layouts)
+    }
+}
+
+/// A set of parameters: one flat f32 buffer and, over it, one leaf tensor for each parameter.
+pub struct Parameters {
+    flat: Tensor,
+    leaves: Vec<Tensor>,
+    layouts: Vec<ParameterLayout>,
+}
+
+impl Parameters {
+    fn over(flat: Tensor, layouts: Vec<ParameterLayout>) -> Result<Self, CoreError> {
+        let leaves = layouts
+            .iter()
+            .map(|layout| {
+                let view = flat
+                    .f_narrow(0, layout.offset as i64, layout.len() as i64)?
+                    .f_view(layout.shape.as_slice())?;
+                Ok(view.f_detach()?.set_requires_grad(true))
+            })
+            .collect::<Result<_, CoreError>>()?;
+        Ok(Self {
+            flat,
+            leaves,
+            layouts,
+        })
+    }
+
+    /// The flat buffer, padding included.
+    pub fn flat(&self) -> &Tensor {
+        &self.flat
+    }
+
+    /// The flat buffer for an in-place update.
+    pub fn flat_mut(&mut self) -> &mut Tensor {
+        &mut self.flat
+    }
+
+    /// Names, shapes and places of the parameters.
+    pub fn layouts(&self) -> &[ParameterLayout] {
+        &self.layouts
+    }
+
+    /// Number of trainable values, padding excluded.
+    pub fn count(&self) -> usize {
+        self.layouts.iter().map(ParameterLayout::len).sum()
+    }
+
+    /// New handles on the leaves, for one worker: a tensor may move between threads but not be shared.
+    pub fn handles(&self) -> Vec<Tensor> {
+        self.leaves.iter().map(Tensor::shallow_clone).collect()
+    }
+
+    /// A copy in new memory, such as a target network.
+    ///
+    /// # Errors
+    /// If libtorch cannot allocate it.
+    pub fn duplicate(&self) -> Result<Self, CoreError> {
+        Self::over(self.flat.copy(), self.layouts.clone())
+    }
+
+    /// Moves these values towards those of `source`: θ <- θ + rate (θ_source - θ); a rate of 1 copies.
+    ///
+    /// # Errors
+    /// If the two differ in layout.
+    pub fn follow(&mut self, source: &Self, rate: f64) -> Result<(), CoreError> {
+        if self.layouts != source.layouts {
+            return Err(CoreError::Tensor(
+                "target and online network differ in layout".into(),
+            ));
+        }
+        if rate >= 1.0 {
+            tch::no_grad(|| self.flat.f_copy_(&source.flat))?;
+        } else if self.flat.device() == Device::Cpu {
+            let rate = rate as f32;
+            let online = tensor::f32_slice(&source.flat)?;
+            for (own, online) in tensor::f32_slice_mut(&mut self.flat)?
+                .iter_mut()
+                .zip(online)
+            {
+                *own += rate * (online - *own);
+            }
+        } else {
+            let _ = tch::no_grad(|| self.flat.f_lerp_(&source.flat, rate))?;
+        }
+        Ok(())
+    }
+
+    /// The values by name, in the order of the description.
+    ///
+    /// # Errors
+    /// If libtorch cannot copy them to the CPU.
+    pub fn values(&self) -> Result<Vec<f32>, CoreError> {
+        tensor::to_f32(&self.flat)
+    }
+
+    /// Overwrites all values, padding included.
+    ///
+    /// # Errors
+    /// [`CoreError::Tensor`] if the length differs.
+    pub fn set_values(&mut self, values: &[f32]) -> Result<(), CoreError> {
+        if values.len() != self.flat.numel() {
+            return Err(CoreError::Tensor(format!(
+                "{} parameter values, expected {}",
+                values.len(),
+                self.flat.numel()
+            )));
+        }
+        let source = Tensor::f_from_slice(values)?.f_to_device(self.flat.device())?;
+        tch::no_grad(|| self.flat.f_copy_(&source))?;
+        Ok(())
+    }
+}
