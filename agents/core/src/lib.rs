@@ -8,6 +8,7 @@ pub mod optimiser;
 pub mod parameters;
 pub mod schedule;
 pub mod tensor;
+pub mod trainer;
 
 pub use actor::{Actor, ObservationBuffer};
 pub use error::CoreError;
