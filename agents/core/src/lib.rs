@@ -6,9 +6,11 @@ pub mod metrics;
 pub mod network;
 pub mod optimiser;
 pub mod parameters;
+pub mod replay;
 pub mod schedule;
 pub mod tensor;
 pub mod trainer;
 
 pub use actor::{Actor, ObservationBuffer};
 pub use error::CoreError;
+pub use replay::{Batch, Replay, ReplayConfig, ReplayShape, VectorStep, available_memory};
