@@ -5,7 +5,10 @@
 mod api;
 mod discount;
 mod error;
+mod policy;
 mod stream;
+#[cfg(test)]
+mod walk;
 
 pub use api::{
     Constraint, ConstraintOp, Env, EnvSpec, ObservationKind, ObservationMut, ObservationSpec,
@@ -13,6 +16,7 @@ pub use api::{
 };
 pub use discount::{Discount, DiscountConfig, operator_norm};
 pub use error::EnvError;
+pub use policy::{Policy, PolicyConfig};
 pub use stream::StreamRng;
 
 /// Largest length of a reward vector that the suite supports.
