@@ -3,10 +3,14 @@
 //! Everything here is a pure function of its inputs and of the [`StreamRng`] that it is given.
 
 mod api;
+pub mod chain;
 mod discount;
 mod error;
+pub mod maze;
 mod policy;
+pub mod registry;
 mod stream;
+mod vector;
 #[cfg(test)]
 mod walk;
 
@@ -17,7 +21,9 @@ pub use api::{
 pub use discount::{Discount, DiscountConfig, operator_norm};
 pub use error::EnvError;
 pub use policy::{Policy, PolicyConfig};
+pub use registry::EnvConfig;
 pub use stream::StreamRng;
+pub use vector::{ObservationBuffer, VectorEnv};
 
 /// Largest length of a reward vector that the suite supports.
 pub const MAX_REWARD_DIM: usize = 32;
