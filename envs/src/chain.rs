@@ -131,7 +131,9 @@ impl Chain {
             )));
         }
         if !(1..=MAX_REWARD_DIM).contains(&dim) {
-            return Err(wrong(format!("dim = {dim}, expected 1 to {MAX_REWARD_DIM}")));
+            return Err(wrong(format!(
+                "dim = {dim}, expected 1 to {MAX_REWARD_DIM}"
+            )));
         }
         if config.max_steps == Some(0) {
             return Err(wrong("max_steps = 0, expected at least 1".to_owned()));
@@ -143,7 +145,9 @@ impl Chain {
                     values.len()
                 )))
             } else if let Some(value) = values.iter().find(|value| !value.is_finite()) {
-                Err(wrong(format!("{key} has the entry {value}, expected finite numbers")))
+                Err(wrong(format!(
+                    "{key} has the entry {value}, expected finite numbers"
+                )))
             } else {
                 Ok(())
             }
@@ -278,10 +282,14 @@ fn cholesky(covariance: &[Vec<f64>]) -> Result<Vec<f64>, String> {
                     "reward.covariance has {lower} at ({i}, {j}) and {upper} at ({j}, {i}), expected a symmetric matrix"
                 ));
             }
-            let done: f64 = (0..j).map(|k| factor[i * dim + k] * factor[j * dim + k]).sum();
+            let done: f64 = (0..j)
+                .map(|k| factor[i * dim + k] * factor[j * dim + k])
+                .sum();
             let rest = lower - done;
             let indefinite = || {
-                format!("reward.covariance is not positive semi-definite (row {i}, remainder {rest:e})")
+                format!(
+                    "reward.covariance is not positive semi-definite (row {i}, remainder {rest:e})"
+                )
             };
             if i == j {
                 if rest < -tolerance {
@@ -318,7 +326,10 @@ impl Env for Chain {
         reward: &mut [f32],
         observation: ObservationMut<'_>,
     ) -> Outcome {
-        assert!(action <= usize::from(self.config.back), "no action {action}");
+        assert!(
+            action <= usize::from(self.config.back),
+            "no action {action}"
+        );
         self.time = self.time.saturating_add(1);
         // One word serves both the slip (upper half) and the reward (lower half).
         let word = rng.next_u64();

@@ -41,15 +41,36 @@ const fn entry<S: EnvSettings>(name: &'static str, summary: &'static str) -> Ent
 
 /// Every environment of the suite, one line each.
 const ENTRIES: &[Entry] = &[
-    entry::<ChainConfig>("chain", "states on a line with a choice of reward laws, d = 1 to 32"),
+    entry::<ChainConfig>(
+        "chain",
+        "states on a line with a choice of reward laws, d = 1 to 32",
+    ),
     entry::<MazeConfig>("maze", "a maze read from a map file (map = \"path.json\")"),
-    entry::<MazeConfig>("maze/exclusive", "5 x 5, d = 2: two ways through, one per reward"),
+    entry::<MazeConfig>(
+        "maze/exclusive",
+        "5 x 5, d = 2: two ways through, one per reward",
+    ),
     entry::<MazeConfig>("maze/inclusive", "5 x 5, d = 2: rewards that come together"),
-    entry::<MazeConfig>("maze/four-rewards", "5 x 5, d = 4: four rewards on two branches"),
-    entry::<MazeConfig>("maze/constraint-a", "5 x 5, d = 3: three constraints, forced moves"),
-    entry::<MazeConfig>("maze/constraint-b", "7 x 7, d = 3: three constraints, long detours"),
-    entry::<MazeConfig>("maze/constraint-c", "6 x 6, d = 3: three constraints, one forced move"),
-    entry::<MazeConfig>("maze/constraint-d", "6 x 6, d = 3: constraints that only the joint law can tell apart"),
+    entry::<MazeConfig>(
+        "maze/four-rewards",
+        "5 x 5, d = 4: four rewards on two branches",
+    ),
+    entry::<MazeConfig>(
+        "maze/constraint-a",
+        "5 x 5, d = 3: three constraints, forced moves",
+    ),
+    entry::<MazeConfig>(
+        "maze/constraint-b",
+        "7 x 7, d = 3: three constraints, long detours",
+    ),
+    entry::<MazeConfig>(
+        "maze/constraint-c",
+        "6 x 6, d = 3: three constraints, one forced move",
+    ),
+    entry::<MazeConfig>(
+        "maze/constraint-d",
+        "6 x 6, d = 3: constraints that only the joint law can tell apart",
+    ),
 ];
 
 /// Names of all environments, in the table's order.

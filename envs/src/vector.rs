@@ -141,7 +141,9 @@ impl VectorEnv {
         if let Some(index) = envs.iter().position(|env| *env.spec() != spec) {
             return Err(EnvError::Setting {
                 name: spec.name,
-                message: format!("environment {index} has another specification than environment 0"),
+                message: format!(
+                    "environment {index} has another specification than environment 0"
+                ),
             });
         }
         let (count, length) = (envs.len(), spec.observation.len());
@@ -311,7 +313,8 @@ impl VectorEnv {
     /// # Errors
     /// [`EnvError::State`] if the bytes are not such a state; the environments may then be partly restored and need a reset.
     pub fn load(&mut self, bytes: &[u8]) -> Result<(), EnvError> {
-        let cut = || EnvError::State("the vector's state is cut off or has a wrong header".to_owned());
+        let cut =
+            || EnvError::State("the vector's state is cut off or has a wrong header".to_owned());
         let mut rest = bytes.strip_prefix(MAGIC).ok_or_else(cut)?;
         let count = take_u64(&mut rest).ok_or_else(cut)?;
         if count != self.count() as u64 {

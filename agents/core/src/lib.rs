@@ -11,6 +11,7 @@ pub mod schedule;
 pub mod tensor;
 pub mod trainer;
 
-pub use actor::{Actor, ObservationBuffer};
+pub use actor::Actor;
 pub use error::CoreError;
+pub use pushforward_envs::ObservationBuffer;
 pub use replay::{Batch, Replay, ReplayConfig, ReplayShape, VectorStep, available_memory};

@@ -160,7 +160,9 @@ impl Map {
             return Err(format!("{height} x {width} cells, expected at least 1 x 1"));
         }
         if !(1..=MAX_REWARD_DIM).contains(&dim) {
-            return Err(format!("reward_dim = {dim}, expected 1 to {MAX_REWARD_DIM}"));
+            return Err(format!(
+                "reward_dim = {dim}, expected 1 to {MAX_REWARD_DIM}"
+            ));
         }
         let horizontal = edges(
             "horizontal_edges",
@@ -237,9 +239,8 @@ impl Map {
         let mut forced = vec![None; height * width];
         for entry in &file.forced_action_probs {
             let cell = index("forced_action_probs", entry.cell)?;
-            let wrong = |what: String| {
-                Err(format!("forced_action_probs at {} {what}", at(entry.cell)))
-            };
+            let wrong =
+                |what: String| Err(format!("forced_action_probs at {} {what}", at(entry.cell)));
             let Ok(probabilities) = <[f64; ACTIONS]>::try_from(entry.probs.as_slice()) else {
                 return wrong(format!(
                     "has {} probabilities, expected {ACTIONS} (up, left, down, right)",

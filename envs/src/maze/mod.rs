@@ -68,7 +68,9 @@ impl MazeConfig {
             (Some(_), Some(path)) => Err(wrong(format!(
                 "map = \"{path}\" is only for the environment `maze`"
             ))),
-            (None, None) => Err(wrong("map is missing, expected the path of a map file".to_owned())),
+            (None, None) => Err(wrong(
+                "map is missing, expected the path of a map file".to_owned(),
+            )),
         }
     }
 }
