@@ -279,6 +279,11 @@ impl Replay {
         self.ready == 0
     }
 
+    /// Whether [`Replay::start`] was called, or a state loaded in which it had been.
+    pub fn is_started(&self) -> bool {
+        self.started
+    }
+
     /// Number of observations held.
     pub fn observations_held(&self) -> u64 {
         (0..self.shape.environments)

@@ -1,0 +1,642 @@
+//! Collecting experience: environments, exploration, the return so far, episode statistics.
+
+use pushforward_envs::{Constraint, Discount, EnvSpec, Outcome, Policy, StreamRng, VectorEnv};
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+
+use crate::metrics::tag;
+use crate::{Actor, CoreError, Replay, VectorStep};
+
+/// First bytes of a saved collector, with the format's version.
+const MAGIC: &[u8; 8] = b"PFCOLLE1";
+
+/// Who picks the actions.
+pub enum Behaviour<'a> {
+    /// A fixed policy; no network is asked.
+    Policy(&'a Policy),
+    /// The actor, except that each action is replaced by a uniform one with probability `epsilon`.
+    Actor {
+        /// The acting half of an agent.
+        actor: &'a mut dyn Actor,
+        /// Exploration rate ε, 0 to 1.
+        epsilon: f64,
+    },
+}
+
+/// Length k of the extra vector [C_t, Γ^t] of agents that condition on the return so far: d, and 1, d or d² numbers for Γ^t.
+pub fn extra_length(discount: &Discount) -> usize {
+    discount.dim() + power_length(discount)
+}
+
+fn power_length(discount: &Discount) -> usize {
+    let dim = discount.dim();
+    if discount.scalar().is_some() {
+        1
+    } else if discount.is_diagonal() {
+        dim
+    } else {
+        dim * dim
+    }
+}
+
+/// One episode that ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Episode {
+    /// Index of the environment in the vector.
+    pub environment: usize,
+    /// Number of steps.
+    pub length: u64,
+    /// How it ended; `Continue` where it was cut because it grew too long.
+    pub outcome: Outcome,
+    /// Σ_t R_t, `[d]`.
+    pub undiscounted_return: Vec<f64>,
+    /// Σ_t Γ^t R_t with the evaluation discount, `[d]`.
+    pub discounted_return: Vec<f64>,
+    /// Whether the discounted return meets all of the environment's constraints; true where there are none.
+    pub constraints_met: bool,
+}
+
+/// Sums over the episodes that ended since the last report.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct EpisodeStatistics {
+    /// Episodes that ended.
+    pub episodes: u64,
+    /// Of these, terminated.
+    pub terminated: u64,
+    /// Of these, truncated by a time limit.
+    pub truncated: u64,
+    /// Of these, with all constraints met.
+    pub constraints_met: u64,
+    /// Sum of their lengths, in steps.
+    pub steps: u64,
+    /// Sum of their undiscounted returns, `[d]`.
+    pub undiscounted_return: Vec<f64>,
+    /// Sum of their discounted returns, `[d]`.
+    pub discounted_return: Vec<f64>,
+}
+
+impl EpisodeStatistics {
+    fn new(dim: usize) -> Self {
+        Self {
+            undiscounted_return: vec![0.0; dim],
+            discounted_return: vec![0.0; dim],
+            ..Self::default()
+        }
+    }
+
+    fn add(
+        &mut self,
+        outcome: Outcome,
+        length: u64,
+        undiscounted: &[f64],
+        discounted: &[f64],
+        met: bool,
+    ) {
+        self.episodes += 1;
+        self.terminated += u64::from(outcome == Outcome::Terminated);
+        self.truncated += u64::from(outcome == Outcome::Truncated);
+        self.constraints_met += u64::from(met);
+        self.steps += length;
+        for (sum, value) in self.undiscounted_return.iter_mut().zip(undiscounted) {
+            *sum += value;
+        }
+        for (sum, value) in self.discounted_return.iter_mut().zip(discounted) {
+            *sum += value;
+        }
+    }
+
+    /// Counts and means under their metric tags; only the count if no episode ended.
+    pub fn scalars(&self, constrained: bool) -> Vec<(String, f64)> {
+        let count = self.episodes as f64;
+        let mut scalars = vec![(tag::COLLECT_EPISODES.to_owned(), count)];
+        if self.episodes == 0 {
+            return scalars;
+        }
+        let mut put = |name: &str, sum: f64| scalars.push((name.to_owned(), sum / count));
+        put(tag::COLLECT_EPISODE_LENGTH, self.steps as f64);
+        put(tag::COLLECT_TERMINATED, self.terminated as f64);
+        if constrained {
+            put(tag::COLLECT_CONSTRAINTS_MET, self.constraints_met as f64);
+        }
+        for (name, sums) in [
+            (tag::COLLECT_RETURN, &self.undiscounted_return),
+            (tag::COLLECT_DISCOUNTED_RETURN, &self.discounted_return),
+        ] {
+            for (index, &sum) in sums.iter().enumerate() {
+                put(&tag::coordinate(name, index), sum);
+            }
+        }
+        scalars
+    }
+}
+
+/// Running sums of one discount: Σ Γ^t R_t and Γ^t of the ongoing episode of every environment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Accumulator {
+    /// `[E, d]`.
+    sums: Vec<f64>,
+    /// `[E, d, d]`.
+    powers: Vec<f64>,
+}
+
+impl Accumulator {
+    fn new(discount: &Discount, environments: usize) -> Self {
+        Self {
+            sums: vec![0.0; environments * discount.dim()],
+            powers: discount.identity().repeat(environments),
+        }
+    }
+
+    /// Adds Γ^t r and moves on to Γ^(t+1).
+    fn add(&mut self, discount: &Discount, environment: usize, reward: &[f32]) {
+        let dim = discount.dim();
+        let sum = &mut self.sums[environment * dim..(environment + 1) * dim];
+        let power = &mut self.powers[environment * dim * dim..(environment + 1) * dim * dim];
+        for i in 0..dim {
+            for j in 0..dim {
+                sum[i] += power[i * dim + j] * f64::from(reward[j]);
+            }
+        }
+        discount.advance(power);
+    }
+
+    fn sum(&self, dim: usize, environment: usize) -> &[f64] {
+        &self.sums[environment * dim..(environment + 1) * dim]
+    }
+
+    fn reset(&mut self, dim: usize, environment: usize) {
+        self.sums[environment * dim..(environment + 1) * dim].fill(0.0);
+        let power = &mut self.powers[environment * dim * dim..(environment + 1) * dim * dim];
+        power.fill(0.0);
+        (0..dim).for_each(|i| power[i * dim + i] = 1.0);
+    }
+
+    /// Writes [C_t, Γ^t] in the form that suits the discount.
+    fn write_extra(&self, discount: &Discount, environment: usize, extra: &mut [f32]) {
+        let dim = discount.dim();
+        let (so_far, rest) = extra.split_at_mut(dim);
+        for (entry, &value) in so_far.iter_mut().zip(self.sum(dim, environment)) {
+            *entry = value as f32;
+        }
+        let power = &self.powers[environment * dim * dim..(environment + 1) * dim * dim];
+        // A scalar or diagonal power is its diagonal; the first entry stands for a scalar.
+        let stride = if discount.is_diagonal() { dim + 1 } else { 1 };
+        for (entry, &value) in rest.iter_mut().zip(power.iter().step_by(stride)) {
+            *entry = value as f32;
+        }
+    }
+}
+
+/// What is saved beside the environments' own state.
+#[derive(Serialize, Deserialize)]
+struct State {
+    steps: u64,
+    exploration: Vec<StreamRng>,
+    acting: StreamRng,
+    so_far: Accumulator,
+    evaluation: Accumulator,
+    undiscounted: Vec<f64>,
+    lengths: Vec<u64>,
+    statistics: EpisodeStatistics,
+}
+
+/// Settings of a collector.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CollectorConfig {
+    /// Root seed of the exploration streams.
+    pub seed: u64,
+    /// Label of the exploration streams, apart for training and evaluation.
+    pub label: String,
+    /// The discount that the agent learns with: C_t and Γ^t are of this one.
+    pub discount: Discount,
+    /// The discount of the episode statistics and of the constraints.
+    pub evaluation_discount: Discount,
+    /// Whether [C_t, Γ^t] is handed to the actor and stored in replay.
+    pub conditioned: bool,
+}
+
+/// Steps environments, explores, keeps the return so far, counts episodes and writes replay.
+///
+/// Every environment has its own stream for exploration, so results do not depend on how the others do, nor on the thread count.
+pub struct Collector {
+    envs: VectorEnv,
+    config: CollectorConfig,
+    state: State,
+    /// Length k of the extra vector, 0 unless conditioned.
+    extra_length: usize,
+    extra: Vec<f32>,
+    successor_extra: Vec<f32>,
+    actions: Vec<usize>,
+    explored: Vec<Option<usize>>,
+    /// Episodes are listed one by one only while [`Collector::episodes`] runs.
+    ended: Option<Vec<Episode>>,
+}
+
+impl Collector {
+    /// A collector over environments that have just been reset.
+    ///
+    /// # Errors
+    /// [`CoreError::Rollout`] if a discount does not fit the reward.
+    pub fn new(envs: VectorEnv, config: CollectorConfig) -> Result<Self, CoreError> {
+        let count = envs.count();
+        let dim = envs.spec().reward_dim;
+        for (name, discount) in [
+            ("discount", &config.discount),
+            ("evaluation discount", &config.evaluation_discount),
+        ] {
+            if discount.dim() != dim {
+                return Err(CoreError::Rollout(format!(
+                    "{name} for d = {}, expected d = {dim} as the reward of {}",
+                    discount.dim(),
+                    envs.spec().name
+                )));
+            }
+        }
+        let extra_length = if config.conditioned {
+            extra_length(&config.discount)
+        } else {
+            0
+        };
+        let exploration = (0..count as u64)
+            .map(|index| {
+                StreamRng::new(config.seed, &format!("{}/exploration", config.label), index)
+            })
+            .collect();
+        let mut collector = Self {
+            state: State {
+                steps: 0,
+                exploration,
+                acting: StreamRng::new(config.seed, &format!("{}/acting", config.label), 0),
+                so_far: Accumulator::new(&config.discount, count),
+                evaluation: Accumulator::new(&config.evaluation_discount, count),
+                undiscounted: vec![0.0; count * dim],
+                lengths: vec![0; count],
+                statistics: EpisodeStatistics::new(dim),
+            },
+            extra_length,
+            extra: vec![0.0; count * extra_length],
+            successor_extra: vec![0.0; count * extra_length],
+            actions: vec![0; count],
+            explored: vec![None; count],
+            ended: None,
+            envs,
+            config,
+        };
+        collector.write_extra();
+        Ok(collector)
+    }
+
+    /// The environments' description.
+    pub fn spec(&self) -> &EnvSpec {
+        self.envs.spec()
+    }
+
+    /// The environments.
+    pub fn envs(&self) -> &VectorEnv {
+        &self.envs
+    }
+
+    /// Length k of the extra vector that goes to the actor and to replay.
+    pub fn extra_length(&self) -> usize {
+        self.extra_length
+    }
+
+    /// Environment steps taken, over all environments together.
+    pub fn env_steps(&self) -> u64 {
+        self.state.steps * self.envs.count() as u64
+    }
+
+    /// Takes one step in every environment and writes it to `replay`, which is started with the current observations if it was not.
+    ///
+    /// # Errors
+    /// [`CoreError::Reward`] for a reward that is not finite, and what the actor and replay say.
+    pub fn step(
+        &mut self,
+        behaviour: &mut Behaviour<'_>,
+        replay: Option<&mut Replay>,
+    ) -> Result<(), CoreError> {
+        let mut replay = replay;
+        if let Some(replay) = &mut replay
+            && !replay.is_started()
+        {
+            replay.start(
+                self.envs.observations(),
+                &self.extra,
+                self.envs.table_states(),
+            )?;
+        }
+        self.choose(behaviour)?;
+        self.envs.step_all(&self.actions);
+        let dim = self.envs.spec().reward_dim;
+        if let Some(index) = self
+            .envs
+            .rewards()
+            .iter()
+            .position(|reward| !reward.is_finite())
+        {
+            return Err(CoreError::Reward {
+                environment: index / dim,
+                step: self.state.steps,
+                coordinate: index % dim,
+                value: self.envs.rewards()[index],
+            });
+        }
+        self.state.steps += 1;
+        self.account();
+        if let Some(replay) = replay {
+            replay.push(&VectorStep {
+                actions: &self.actions,
+                rewards: self.envs.rewards(),
+                outcomes: self.envs.outcomes(),
+                successors: self.envs.successors(),
+                successor_extra: &self.successor_extra,
+                successor_table_states: self.envs.successor_states(),
+                observations: self.envs.observations(),
+                extra: &self.extra,
+                table_states: self.envs.table_states(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Statistics of the episodes that ended since the last call.
+    pub fn take_statistics(&mut self) -> EpisodeStatistics {
+        let dim = self.envs.spec().reward_dim;
+        std::mem::replace(&mut self.state.statistics, EpisodeStatistics::new(dim))
+    }
+
+    /// Plays from fresh resets until every environment has ended `per_environment` episodes, and lists exactly these, by environment.
+    ///
+    /// The same number from each environment keeps short episodes from being counted too often. An episode still going on after
+    /// `longest` steps is cut there and listed with outcome `Continue`.
+    ///
+    /// # Errors
+    /// As [`Collector::step`].
+    pub fn episodes(
+        &mut self,
+        behaviour: &mut Behaviour<'_>,
+        per_environment: usize,
+        longest: u64,
+    ) -> Result<Vec<Episode>, CoreError> {
+        self.envs.reset_all();
+        for environment in 0..self.envs.count() {
+            self.begin_episode(environment);
+        }
+        self.write_extra();
+        let mut listed: Vec<Vec<Episode>> = vec![Vec::new(); self.envs.count()];
+        while listed
+            .iter()
+            .any(|episodes| episodes.len() < per_environment)
+        {
+            self.ended = Some(Vec::new());
+            let result = self.step(behaviour, None);
+            let ended = self.ended.take().unwrap_or_default();
+            result?;
+            for episode in ended {
+                listed[episode.environment].push(episode);
+            }
+            for (environment, episodes) in listed.iter_mut().enumerate() {
+                if self.state.lengths[environment] >= longest {
+                    episodes.push(self.finished(environment, Outcome::Continue));
+                    self.envs.reset_one(environment);
+                    self.begin_episode(environment);
+                }
+            }
+            self.write_extra();
+        }
+        for episodes in &mut listed {
+            episodes.truncate(per_environment);
+        }
+        Ok(listed.concat())
+    }
+
+    /// Appends the complete state: environments, streams, the return so far, statistics.
+    pub fn save(&self, bytes: &mut Vec<u8>) {
+        let mut envs = Vec::new();
+        self.envs.save(&mut envs);
+        let state = serde_json::to_vec(&self.state).expect("numbers and lists always serialise");
+        bytes.extend_from_slice(MAGIC);
+        for block in [envs, state] {
+            bytes.extend_from_slice(&(block.len() as u64).to_le_bytes());
+            bytes.extend_from_slice(&block);
+        }
+    }
+
+    /// Restores a state written by [`Collector::save`]; what follows is then the same as it would have been.
+    ///
+    /// # Errors
+    /// [`CoreError::Rollout`] or [`CoreError::Env`] if the bytes are not such a state for the same environments.
+    pub fn load(&mut self, bytes: &[u8]) -> Result<(), CoreError> {
+        let broken = |message: String| CoreError::Rollout(format!("saved state: {message}"));
+        let cut = || broken("cut off or of another format".into());
+        let rest = bytes.strip_prefix(MAGIC).ok_or_else(cut)?;
+        let (envs, rest) = block(rest).ok_or_else(cut)?;
+        let (state, rest) = block(rest).ok_or_else(cut)?;
+        if !rest.is_empty() {
+            return Err(broken(format!("{} bytes too many", rest.len())));
+        }
+        let state: State =
+            serde_json::from_slice(state).map_err(|error| broken(error.to_string()))?;
+        let old = &self.state;
+        for (name, got, expected) in [
+            (
+                "exploration streams",
+                state.exploration.len(),
+                old.exploration.len(),
+            ),
+            ("episode lengths", state.lengths.len(), old.lengths.len()),
+            (
+                "returns so far",
+                state.so_far.sums.len(),
+                old.so_far.sums.len(),
+            ),
+            ("powers", state.so_far.powers.len(), old.so_far.powers.len()),
+            (
+                "evaluation returns",
+                state.evaluation.sums.len(),
+                old.evaluation.sums.len(),
+            ),
+            (
+                "evaluation powers",
+                state.evaluation.powers.len(),
+                old.evaluation.powers.len(),
+            ),
+            (
+                "undiscounted returns",
+                state.undiscounted.len(),
+                old.undiscounted.len(),
+            ),
+            (
+                "statistics",
+                state.statistics.undiscounted_return.len()
+                    + state.statistics.discounted_return.len(),
+                2 * self.envs.spec().reward_dim,
+            ),
+        ] {
+            if got != expected {
+                return Err(broken(format!("{got} {name}, expected {expected}")));
+            }
+        }
+        self.envs.load(envs)?;
+        self.state = state;
+        self.write_extra();
+        Ok(())
+    }
+
+    /// Fills `actions`.
+    fn choose(&mut self, behaviour: &mut Behaviour<'_>) -> Result<(), CoreError> {
+        let action_count = self.envs.spec().actions();
+        match behaviour {
+            Behaviour::Policy(policy) => {
+                for (environment, rng) in self.state.exploration.iter_mut().enumerate() {
+                    let state = self.envs.table_states()[environment] as usize;
+                    self.actions[environment] = draw(policy.probabilities(state), rng);
+                }
+            }
+            Behaviour::Actor { actor, epsilon } => {
+                for (explored, rng) in self.explored.iter_mut().zip(&mut self.state.exploration) {
+                    // Both numbers are always drawn, so that a stream's position does not depend on ε.
+                    let (chance, action) = (rng.random::<f64>(), rng.random_range(0..action_count));
+                    *explored = (chance < *epsilon).then_some(action);
+                }
+                // While everything explores, the network is not asked.
+                if !self.explored.iter().all(Option::is_some) {
+                    actor.act(
+                        self.envs.observations(),
+                        &self.extra,
+                        self.envs.count(),
+                        &mut self.state.acting,
+                        &mut self.actions,
+                    )?;
+                }
+                for (action, explored) in self.actions.iter_mut().zip(&self.explored) {
+                    *action = explored.unwrap_or(*action);
+                }
+                if let Some(action) = self.actions.iter().find(|&&action| action >= action_count) {
+                    return Err(CoreError::Rollout(format!(
+                        "the actor chose action {action}, expected 0 to {}",
+                        action_count - 1
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds the last step to all running sums and closes the episodes that ended.
+    fn account(&mut self) {
+        let dim = self.envs.spec().reward_dim;
+        let k = self.extra_length;
+        for environment in 0..self.envs.count() {
+            let reward = &self.envs.rewards()[environment * dim..(environment + 1) * dim];
+            let state = &mut self.state;
+            state.so_far.add(&self.config.discount, environment, reward);
+            state
+                .evaluation
+                .add(&self.config.evaluation_discount, environment, reward);
+            let undiscounted = &mut state.undiscounted[environment * dim..(environment + 1) * dim];
+            for (sum, &value) in undiscounted.iter_mut().zip(reward) {
+                *sum += f64::from(value);
+            }
+            state.lengths[environment] += 1;
+            let rows = environment * k..(environment + 1) * k;
+            if k > 0 {
+                let extra = &mut self.successor_extra[rows.clone()];
+                state
+                    .so_far
+                    .write_extra(&self.config.discount, environment, extra);
+            }
+            let outcome = self.envs.outcomes()[environment];
+            if outcome != Outcome::Continue {
+                let undiscounted = &state.undiscounted[environment * dim..(environment + 1) * dim];
+                let discounted = state.evaluation.sum(dim, environment);
+                let met = all_met(&self.envs.spec().constraints, discounted);
+                let length = state.lengths[environment];
+                state
+                    .statistics
+                    .add(outcome, length, undiscounted, discounted, met);
+                if self.ended.is_some() {
+                    let episode = self.finished(environment, outcome);
+                    self.ended.as_mut().expect("just seen").push(episode);
+                }
+                self.begin_episode(environment);
+            }
+            if k > 0 {
+                let extra = &mut self.extra[rows];
+                self.state
+                    .so_far
+                    .write_extra(&self.config.discount, environment, extra);
+            }
+        }
+    }
+
+    /// The ongoing episode as it stands.
+    fn finished(&self, environment: usize, outcome: Outcome) -> Episode {
+        let dim = self.envs.spec().reward_dim;
+        let discounted = self.state.evaluation.sum(dim, environment);
+        Episode {
+            environment,
+            length: self.state.lengths[environment],
+            outcome,
+            undiscounted_return: self.state.undiscounted
+                [environment * dim..(environment + 1) * dim]
+                .to_vec(),
+            discounted_return: discounted.to_vec(),
+            constraints_met: all_met(&self.envs.spec().constraints, discounted),
+        }
+    }
+
+    /// Sets every running sum of one environment back to the start of an episode.
+    fn begin_episode(&mut self, environment: usize) {
+        let dim = self.envs.spec().reward_dim;
+        self.state.so_far.reset(dim, environment);
+        self.state.evaluation.reset(dim, environment);
+        self.state.undiscounted[environment * dim..(environment + 1) * dim].fill(0.0);
+        self.state.lengths[environment] = 0;
+    }
+
+    /// Writes [C_t, Γ^t] of the current observations.
+    fn write_extra(&mut self) {
+        if self.extra_length == 0 {
+            return;
+        }
+        for (environment, extra) in self.extra.chunks_exact_mut(self.extra_length).enumerate() {
+            self.state
+                .so_far
+                .write_extra(&self.config.discount, environment, extra);
+        }
+    }
+}
+
+/// Draws an index in proportion to `probabilities`.
+fn draw(probabilities: &[f32], rng: &mut StreamRng) -> usize {
+    let position = rng.random::<f32>();
+    let mut sum = 0.0;
+    for (index, probability) in probabilities.iter().enumerate() {
+        sum += probability;
+        if position < sum {
+            return index;
+        }
+    }
+    // Rounding can leave the sum just below 1: the last action that is possible at all.
+    probabilities
+        .iter()
+        .rposition(|&probability| probability > 0.0)
+        .unwrap_or(0)
+}
+
+fn all_met(constraints: &[Constraint], discounted: &[f64]) -> bool {
+    constraints
+        .iter()
+        .all(|constraint| constraint.slack(discounted) > 0.0)
+}
+
+/// Splits a block off that is preceded by its length.
+fn block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (length, rest) = bytes.split_first_chunk::<8>()?;
+    let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
+    rest.split_at_checked(length)
+}
+
+#[cfg(test)]
+mod tests;
