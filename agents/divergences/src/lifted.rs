@@ -1,0 +1,663 @@
+//! A base divergence carried to R^d by its lift: the divergence that agents and the command line use.
+
+use std::cell::RefCell;
+use std::fmt::Debug;
+
+use pushforward_envs::StreamRng;
+use rayon::prelude::*;
+
+use crate::DivergenceError;
+use crate::config::{LiftConfig, SearchConfig, Statistic};
+use crate::directions::{Directions, Draw};
+use crate::kernels::radial::Radial;
+use crate::kernels::{
+    Base, Clouds, Element, Scratch, mmd::ambient, one_direction, search::largest, sliced,
+};
+
+/// A divergence between clouds of R^d.
+///
+/// Values are p-th powers, unreduced: one per pair of clouds. Gradients go into the predicted cloud only.
+pub trait Divergence: Debug + Send + Sync {
+    /// d.
+    fn dimension(&self) -> usize;
+
+    /// p, such that values are p-th powers of a distance.
+    fn exponent(&self) -> f64;
+
+    /// Directions for one call: drawn directions, the axes, random starts of a search, or none, as the lift needs.
+    ///
+    /// `batch` is the number of pairs of clouds; with directions per element the result is `[B, L, d]`.
+    fn draw(&self, batch: usize, rng: &mut StreamRng) -> Directions;
+
+    /// Checks cloud sizes before a run: at least one point each, and two for the U-statistic.
+    fn check_sizes(&self, predicted: usize, target: usize) -> Result<(), DivergenceError>;
+
+    /// Values `[B]` and gradients `[B, N, d]` in the predicted points (both overwritten), in parallel over the batch.
+    ///
+    /// `warm_start` (max lift): in, one more start of each search; out, see [`Divergence::shared_start`]. Each pair of clouds is computed by one
+    /// thread in a fixed order, so results do not depend on the number of threads. Errors: wrong lengths, entries that are not finite, weights
+    /// that do not sum to 1.
+    fn value_and_gradient(
+        &self,
+        clouds: &Clouds<'_>,
+        directions: &Directions,
+        warm_start: &mut Option<Vec<f32>>,
+        values: &mut [f32],
+        gradient: &mut [f32],
+    ) -> Result<(), DivergenceError>;
+
+    /// The same on the calling thread alone, for a caller that works on shards of a batch in threads of its own.
+    ///
+    /// `found` (max lift): the direction of each pair of clouds, `[B, d]`.
+    fn value_and_gradient_serial(
+        &self,
+        clouds: &Clouds<'_>,
+        directions: &Directions,
+        warm_start: Option<&[f32]>,
+        values: &mut [f32],
+        gradient: &mut [f32],
+        found: Option<&mut [f32]>,
+    ) -> Result<(), DivergenceError>;
+
+    /// The direction of the largest mean over the batch, among at most 16 of the directions `found` `[B, d]`, evenly spaced; none for other lifts.
+    fn shared_start(&self, clouds: &Clouds<'_>, found: &[f32]) -> Option<Vec<f32>>;
+
+    /// One pair of clouds in f64, with the directions `[L, d]` given; for the max lift they are starts of the search.
+    fn evaluate(
+        &self,
+        predicted: &Points<'_>,
+        target: &Points<'_>,
+        directions: &[f64],
+    ) -> Result<Evaluation, DivergenceError>;
+
+    /// The loss `[B]` of a batch of tensors, differentiable in the predicted points only.
+    ///
+    /// On the CPU the fused kernel, else tensor operations. `warm_start` as in [`Divergence::value_and_gradient`].
+    #[cfg(feature = "tensor")]
+    fn loss_from(
+        &self,
+        predicted: &crate::Cloud,
+        target: &crate::Cloud,
+        directions: &Directions,
+        warm_start: &mut Option<Vec<f32>>,
+        path: crate::Path,
+    ) -> Result<tch::Tensor, DivergenceError>;
+
+    /// [`Divergence::loss_from`] on the fastest path, without a start that is kept between calls.
+    #[cfg(feature = "tensor")]
+    fn loss(
+        &self,
+        predicted: &crate::Cloud,
+        target: &crate::Cloud,
+        directions: &Directions,
+    ) -> Result<tch::Tensor, DivergenceError> {
+        self.loss_from(
+            predicted,
+            target,
+            directions,
+            &mut None,
+            crate::Path::Fastest,
+        )
+    }
+}
+
+/// A weighted cloud in f64, row-major.
+#[derive(Clone, Copy, Debug)]
+pub struct Points<'a> {
+    /// Points `[N, d]`.
+    pub points: &'a [f64],
+    /// Weights `[N]`, used relative to their sum; none: equal.
+    pub weights: Option<&'a [f64]>,
+}
+
+/// What [`Divergence::evaluate`] finds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    /// The p-th power: mean or largest over directions, or the closed form.
+    pub value: f64,
+    /// `value^(1/p)`; none where a U-statistic is negative.
+    pub root: Option<f64>,
+    /// Standard error of the mean over the directions, taken as independent; none without an average over at least two.
+    pub standard_error: Option<f64>,
+    /// The direction of the largest value (max lift).
+    pub direction: Option<Vec<f64>>,
+    /// The value along each given direction (uniform and marginal lifts).
+    pub per_direction: Vec<f64>,
+    /// Gradient in the predicted points, `[N, d]`.
+    pub gradient: Vec<f64>,
+}
+
+/// A base divergence and its lift.
+#[derive(Debug)]
+pub(crate) struct Lifted {
+    pub base: Box<dyn Base>,
+    pub lift: LiftConfig,
+    /// The kernel on R^d of the lifts `exact` and `none`.
+    pub radial: Option<Radial>,
+    pub dimension: usize,
+}
+
+thread_local! {
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Lifted {
+    /// Value and gradient (overwritten) of one pair; `found` receives the direction of a search.
+    fn element(
+        &self,
+        element: &Element<'_>,
+        directions: &[f32],
+        warm_start: Option<&[f32]>,
+        gradient: &mut [f32],
+        found: Option<&mut [f32]>,
+    ) -> f32 {
+        SCRATCH.with_borrow_mut(|scratch| {
+            if let Some(radial) = &self.radial {
+                scratch.load(element);
+                scratch.gradient.resize(gradient.len(), 0.0);
+                let Scratch {
+                    points,
+                    gradient: exact,
+                    ..
+                } = scratch;
+                let value = ambient(points, self.dimension, radial, self.base.statistic(), exact);
+                for (out, g) in gradient.iter_mut().zip(exact.iter()) {
+                    *out = *g as f32;
+                }
+                return value as f32;
+            }
+            let LiftConfig::Max { search } = &self.lift else {
+                return sliced(self.base.as_ref(), element, directions, scratch, gradient) as f32;
+            };
+            let value = self.search(element, directions, warm_start, search, scratch);
+            let best = std::mem::take(&mut scratch.best);
+            scratch.gradient.clear();
+            scratch.gradient.resize(gradient.len(), 0.0);
+            let Scratch {
+                line,
+                points,
+                projected,
+                gradient_line,
+                gradient: sum,
+                ..
+            } = scratch;
+            one_direction(
+                self.base.as_ref(),
+                points,
+                &best,
+                projected,
+                line,
+                gradient_line,
+                Some(sum),
+            );
+            for (out, g) in gradient.iter_mut().zip(sum.iter()) {
+                *out = *g as f32;
+            }
+            if let Some(found) = found {
+                for (out, b) in found.iter_mut().zip(&best) {
+                    *out = *b as f32;
+                }
+            }
+            scratch.best = best;
+            value as f32
+        })
+    }
+
+    /// Leaves the best direction in `scratch.best`.
+    fn search(
+        &self,
+        element: &Element<'_>,
+        directions: &[f32],
+        warm_start: Option<&[f32]>,
+        search: &SearchConfig,
+        scratch: &mut Scratch,
+    ) -> f64 {
+        scratch.load(element);
+        scratch.starts.clear();
+        let starts = directions.iter().chain(warm_start.into_iter().flatten());
+        scratch.starts.extend(starts.map(|&v| f64::from(v)));
+        for start in scratch.starts.chunks_exact_mut(self.dimension) {
+            normalise(start);
+        }
+        let Scratch {
+            line,
+            points,
+            search: own,
+            starts,
+            best,
+            ..
+        } = scratch;
+        largest(
+            self.base.as_ref(),
+            points,
+            starts,
+            search,
+            line,
+            own,
+            best,
+            self.dimension,
+        )
+    }
+
+    /// Checks lengths, finiteness and weights.
+    fn check(
+        &self,
+        clouds: &Clouds<'_>,
+        directions: &Directions,
+        warm_start: Option<&[f32]>,
+        values: usize,
+        gradient: usize,
+    ) -> Result<(), DivergenceError> {
+        let shape = clouds.shape;
+        let (b, n, m, d) = (shape.batch, shape.predicted, shape.target, shape.dimension);
+        length("dimension of the clouds", d, self.dimension)?;
+        self.check_sizes(n, m)?;
+        length("predicted points", clouds.predicted.len(), b * n * d)?;
+        length("target points", clouds.target.len(), b * m * d)?;
+        length("values", values, b)?;
+        length("gradient", gradient, b * n * d)?;
+        if let Some(start) = warm_start {
+            length("warm start", start.len(), d)?;
+            finite("warm start", start)?;
+        }
+        self.check_directions(directions, b)?;
+        finite("predicted points", clouds.predicted)?;
+        finite("target points", clouds.target)?;
+        self.check_weights("predicted weights", clouds.predicted_weights, b, n)?;
+        self.check_weights("target weights", clouds.target_weights, b, m)
+    }
+
+    pub(crate) fn check_directions(
+        &self,
+        directions: &Directions,
+        batch: usize,
+    ) -> Result<(), DivergenceError> {
+        length(
+            "dimension of the directions",
+            directions.dimension(),
+            self.dimension,
+        )?;
+        if let Some(own) = directions.batch() {
+            length("batch of the directions", own, batch)?;
+        }
+        self.check_count(directions.count())
+    }
+
+    fn check_count(&self, count: usize) -> Result<(), DivergenceError> {
+        let needs_some = match &self.lift {
+            LiftConfig::Uniform { .. } | LiftConfig::Marginal => true,
+            LiftConfig::Max { search } => matches!(search, SearchConfig::Ascent { .. }),
+            LiftConfig::Exact | LiftConfig::None => false,
+        };
+        if needs_some && count == 0 {
+            return Err(DivergenceError::Shape {
+                what: "directions",
+                got: "0".into(),
+                expected: "at least 1".into(),
+            });
+        }
+        Ok(())
+    }
+
+    fn check_weights(
+        &self,
+        what: &'static str,
+        weights: Option<&[f32]>,
+        batch: usize,
+        size: usize,
+    ) -> Result<(), DivergenceError> {
+        let Some(weights) = weights else {
+            return Ok(());
+        };
+        if self.base.statistic() == Statistic::U {
+            return Err(DivergenceError::Setting(
+                "statistic u is defined for equal weights, got weights; use statistic v".into(),
+            ));
+        }
+        length(what, weights.len(), batch * size)?;
+        finite(what, weights)?;
+        for (cloud, row) in weights.chunks_exact(size).enumerate() {
+            let sum: f64 = row.iter().map(|&w| f64::from(w)).sum();
+            weigh(what, cloud, row.iter().any(|&w| w < 0.0), sum, 1e-4)?;
+        }
+        Ok(())
+    }
+}
+
+/// Errors unless weights are non-negative and sum to 1 within `tolerance`.
+fn weigh(
+    what: &'static str,
+    cloud: usize,
+    negative: bool,
+    sum: f64,
+    tolerance: f64,
+) -> Result<(), DivergenceError> {
+    let message = if negative {
+        "a weight is negative".to_string()
+    } else if (sum - 1.0).abs() > tolerance {
+        format!("the sum is {sum}, expected 1")
+    } else {
+        return Ok(());
+    };
+    Err(DivergenceError::Weights {
+        what,
+        cloud,
+        message,
+    })
+}
+
+fn normalise(vector: &mut [f64]) {
+    let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
+    if norm > 0.0 {
+        vector.iter_mut().for_each(|v| *v /= norm);
+    }
+}
+
+fn length(what: &'static str, got: usize, expected: usize) -> Result<(), DivergenceError> {
+    if got == expected {
+        return Ok(());
+    }
+    Err(DivergenceError::Shape {
+        what,
+        got: got.to_string(),
+        expected: expected.to_string(),
+    })
+}
+
+fn finite<T: Copy + Into<f64>>(what: &'static str, values: &[T]) -> Result<(), DivergenceError> {
+    match values.iter().position(|&v| !v.into().is_finite()) {
+        None => Ok(()),
+        Some(index) => Err(DivergenceError::NotFinite {
+            what,
+            index,
+            value: values[index].into(),
+        }),
+    }
+}
+
+impl Divergence for Lifted {
+    fn dimension(&self) -> usize {
+        self.dimension
+    }
+
+    fn exponent(&self) -> f64 {
+        self.base.exponent()
+    }
+
+    fn draw(&self, batch: usize, rng: &mut StreamRng) -> Directions {
+        let d = self.dimension;
+        match &self.lift {
+            LiftConfig::Uniform {
+                directions,
+                draw,
+                per_element,
+            } => Directions::draw(*draw, *directions, d, per_element.then_some(batch), rng),
+            LiftConfig::Marginal => Directions::axes(d),
+            LiftConfig::Max {
+                search: SearchConfig::Ascent { starts, .. },
+            } => Directions::draw(Draw::Iid, *starts, d, Some(batch), rng),
+            LiftConfig::Max { .. } | LiftConfig::Exact | LiftConfig::None => Directions::none(d),
+        }
+    }
+
+    fn check_sizes(&self, predicted: usize, target: usize) -> Result<(), DivergenceError> {
+        let (least, why) = match self.base.statistic() {
+            Statistic::V => (1, ""),
+            Statistic::U => (2, " for statistic u"),
+        };
+        for (what, count) in [("predicted points", predicted), ("target points", target)] {
+            if count < least {
+                return Err(DivergenceError::Shape {
+                    what,
+                    got: format!("{count} per cloud"),
+                    expected: format!("at least {least}{why}"),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn value_and_gradient(
+        &self,
+        clouds: &Clouds<'_>,
+        directions: &Directions,
+        warm_start: &mut Option<Vec<f32>>,
+        values: &mut [f32],
+        gradient: &mut [f32],
+    ) -> Result<(), DivergenceError> {
+        self.check(
+            clouds,
+            directions,
+            warm_start.as_deref(),
+            values.len(),
+            gradient.len(),
+        )?;
+        let d = self.dimension;
+        let size = clouds.shape.predicted * d;
+        let searches = matches!(self.lift, LiftConfig::Max { .. });
+        let mut found = vec![0.0; if searches { values.len() * d } else { 0 }];
+        let start = warm_start.as_deref();
+        if searches {
+            values
+                .par_iter_mut()
+                .zip(gradient.par_chunks_exact_mut(size))
+                .zip(found.par_chunks_exact_mut(d))
+                .enumerate()
+                .for_each(|(index, ((value, gradient), found))| {
+                    let element = clouds.element(index);
+                    *value =
+                        self.element(&element, directions.of(index), start, gradient, Some(found));
+                });
+            *warm_start = self.shared_start(clouds, &found);
+        } else {
+            values
+                .par_iter_mut()
+                .zip(gradient.par_chunks_exact_mut(size))
+                .enumerate()
+                .for_each(|(index, (value, gradient))| {
+                    let element = clouds.element(index);
+                    *value = self.element(&element, directions.of(index), None, gradient, None);
+                });
+        }
+        Ok(())
+    }
+
+    fn value_and_gradient_serial(
+        &self,
+        clouds: &Clouds<'_>,
+        directions: &Directions,
+        warm_start: Option<&[f32]>,
+        values: &mut [f32],
+        gradient: &mut [f32],
+        mut found: Option<&mut [f32]>,
+    ) -> Result<(), DivergenceError> {
+        self.check(clouds, directions, warm_start, values.len(), gradient.len())?;
+        let d = self.dimension;
+        if let Some(found) = &found {
+            length("found directions", found.len(), values.len() * d)?;
+        }
+        let size = clouds.shape.predicted * d;
+        let rows = values.iter_mut().zip(gradient.chunks_exact_mut(size));
+        for (index, (value, gradient)) in rows.enumerate() {
+            let found = found
+                .as_deref_mut()
+                .map(|f| &mut f[index * d..(index + 1) * d]);
+            let element = clouds.element(index);
+            *value = self.element(&element, directions.of(index), warm_start, gradient, found);
+        }
+        Ok(())
+    }
+
+    fn shared_start(&self, clouds: &Clouds<'_>, found: &[f32]) -> Option<Vec<f32>> {
+        if !matches!(self.lift, LiftConfig::Max { .. }) || clouds.shape.batch == 0 {
+            return None;
+        }
+        let batch = clouds.shape.batch;
+        let candidates = batch.min(16);
+        let rows: Vec<&[f32]> = (0..candidates)
+            .map(|k| {
+                let index = k * batch / candidates;
+                &found[index * self.dimension..(index + 1) * self.dimension]
+            })
+            .collect();
+        let means: Vec<f64> = rows
+            .par_iter()
+            .map(|row| {
+                SCRATCH.with_borrow_mut(|scratch| {
+                    (0..batch)
+                        .map(|index| {
+                            scratch.load(&clouds.element(index));
+                            let Scratch {
+                                line,
+                                points,
+                                projected,
+                                gradient_line,
+                                ..
+                            } = scratch;
+                            let base = self.base.as_ref();
+                            one_direction(base, points, row, projected, line, gradient_line, None)
+                        })
+                        .sum()
+                })
+            })
+            .collect();
+        let best = (1..candidates).fold(0, |best, k| if means[k] > means[best] { k } else { best });
+        Some(rows[best].to_vec())
+    }
+
+    fn evaluate(
+        &self,
+        predicted: &Points<'_>,
+        target: &Points<'_>,
+        directions: &[f64],
+    ) -> Result<Evaluation, DivergenceError> {
+        let d = self.dimension;
+        let mut scratch = Scratch::default();
+        for (what, what_weights, cloud) in [
+            ("predicted points", "predicted weights", predicted),
+            ("target points", "target weights", target),
+        ] {
+            finite(what, cloud.points)?;
+            if !cloud.points.len().is_multiple_of(d) {
+                return Err(DivergenceError::Shape {
+                    what,
+                    got: format!("{} numbers", cloud.points.len()),
+                    expected: format!("a multiple of d = {d}"),
+                });
+            }
+            if let Some(weights) = cloud.weights {
+                if self.base.statistic() == Statistic::U {
+                    return Err(DivergenceError::Setting(
+                        "statistic u is defined for equal weights, got weights; use statistic v"
+                            .into(),
+                    ));
+                }
+                length(what_weights, weights.len(), cloud.points.len() / d)?;
+                finite(what_weights, weights)?;
+                let negative = weights.iter().any(|&w| w < 0.0);
+                weigh(what_weights, 0, negative, weights.iter().sum(), 1e-6)?;
+            }
+        }
+        let (n, m) = (predicted.points.len() / d, target.points.len() / d);
+        self.check_sizes(n, m)?;
+        if !directions.len().is_multiple_of(d) {
+            return Err(DivergenceError::Shape {
+                what: "directions",
+                got: format!("{} numbers", directions.len()),
+                expected: format!("a multiple of d = {d}"),
+            });
+        }
+        finite("directions", directions)?;
+        self.check_count(directions.len() / d)?;
+        scratch.points.x.extend_from_slice(predicted.points);
+        scratch.points.y.extend_from_slice(target.points);
+        scratch
+            .points
+            .set_masses(n, m, predicted.weights, target.weights);
+
+        let base = self.base.as_ref();
+        let mut gradient = vec![0.0; n * d];
+        let Scratch {
+            line,
+            points,
+            projected,
+            gradient_line,
+            search: own,
+            best,
+            ..
+        } = &mut scratch;
+        if let Some(radial) = &self.radial {
+            let value = ambient(points, d, radial, base.statistic(), &mut gradient);
+            return Ok(self.evaluation(value, Vec::new(), None, gradient));
+        }
+        if let LiftConfig::Max { search } = &self.lift {
+            let mut starts = directions.to_vec();
+            starts.chunks_exact_mut(d).for_each(normalise);
+            let value = largest(base, points, &starts, search, line, own, best, d);
+            one_direction(
+                base,
+                points,
+                best,
+                projected,
+                line,
+                gradient_line,
+                Some(&mut gradient),
+            );
+            return Ok(self.evaluation(value, Vec::new(), Some(best.clone()), gradient));
+        }
+        let per_direction: Vec<f64> = directions
+            .chunks_exact(d)
+            .map(|direction| {
+                one_direction(
+                    base,
+                    points,
+                    direction,
+                    projected,
+                    line,
+                    gradient_line,
+                    Some(&mut gradient),
+                )
+            })
+            .collect();
+        let count = per_direction.len() as f64;
+        gradient.iter_mut().for_each(|g| *g /= count);
+        let value = per_direction.iter().sum::<f64>() / count;
+        Ok(self.evaluation(value, per_direction, None, gradient))
+    }
+
+    #[cfg(feature = "tensor")]
+    fn loss_from(
+        &self,
+        predicted: &crate::Cloud,
+        target: &crate::Cloud,
+        directions: &Directions,
+        warm_start: &mut Option<Vec<f32>>,
+        path: crate::Path,
+    ) -> Result<tch::Tensor, DivergenceError> {
+        crate::tensor::loss(self, predicted, target, directions, warm_start, path)
+    }
+}
+
+impl Lifted {
+    fn evaluation(
+        &self,
+        value: f64,
+        per_direction: Vec<f64>,
+        direction: Option<Vec<f64>>,
+        gradient: Vec<f64>,
+    ) -> Evaluation {
+        let count = per_direction.len() as f64;
+        let squares: f64 = per_direction
+            .iter()
+            .map(|v| (v - value) * (v - value))
+            .sum();
+        Evaluation {
+            root: (value >= 0.0).then(|| value.powf(1.0 / self.base.exponent())),
+            standard_error: (count > 1.0).then(|| (squares / (count * (count - 1.0))).sqrt()),
+            value,
+            direction,
+            per_direction,
+            gradient,
+        }
+    }
+}
