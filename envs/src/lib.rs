@@ -3,11 +3,14 @@
 //! Everything here is a pure function of its inputs and of the [`StreamRng`] that it is given.
 
 mod api;
+mod cache;
 pub mod chain;
 mod discount;
 mod error;
+pub mod ground_truth;
 pub mod maze;
 mod policy;
+pub mod probe;
 pub mod registry;
 mod stream;
 mod vector;
@@ -18,6 +21,7 @@ pub use api::{
     Constraint, ConstraintOp, Env, EnvSpec, ObservationKind, ObservationMut, ObservationSpec,
     Outcome, Picture,
 };
+pub use cache::{CacheKey, DiskCache};
 pub use discount::{Discount, DiscountConfig, operator_norm};
 pub use error::EnvError;
 pub use policy::{Policy, PolicyConfig};
