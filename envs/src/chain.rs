@@ -406,3 +406,7 @@ impl EnvSettings for ChainConfig {
         Ok(Box::new(Chain::new(name, self)?))
     }
 }
+
+#[cfg(test)]
+#[path = "chain_tests.rs"]
+mod tests;

@@ -5,9 +5,11 @@
 mod api;
 mod cache;
 pub mod chain;
+pub mod checker;
 mod discount;
 mod error;
 pub mod ground_truth;
+pub mod gymnasium;
 pub mod maze;
 mod policy;
 pub mod probe;

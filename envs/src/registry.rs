@@ -6,6 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use toml::{Table, Value};
 
 use crate::chain::ChainConfig;
+use crate::gymnasium::CartPoleConfig;
 use crate::maze::MazeConfig;
 use crate::{Env, EnvError};
 
@@ -70,6 +71,10 @@ const ENTRIES: &[Entry] = &[
     entry::<MazeConfig>(
         "maze/constraint-d",
         "6 x 6, d = 3: constraints that only the joint law can tell apart",
+    ),
+    entry::<CartPoleConfig>(
+        "gymnasium/cartpole",
+        "a pole on a cart, d = 1, from the gymnasium-rs crate",
     ),
 ];
 
@@ -227,5 +232,88 @@ impl<'de> Deserialize<'de> for EnvConfig {
             None => return Err(D::Error::custom("environment: `name` is missing")),
         };
         Self::new(&name, settings).map_err(D::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        toml::from_str::<EnvConfig>(text)
+            .unwrap_err()
+            .message()
+            .to_owned()
+    }
+
+    #[test]
+    fn names_are_unique_and_every_entry_has_a_summary() {
+        let mut sorted: Vec<_> = names().collect();
+        sorted.sort_unstable();
+        sorted.dedup();
+        assert_eq!(sorted.len(), 10);
+        assert!(summaries().all(|(_, summary)| !summary.is_empty()));
+    }
+
+    #[test]
+    fn a_configuration_is_filled_in_and_written_back() {
+        let config: EnvConfig =
+            toml::from_str("name = \"chain\"\nlength = 3\nslip = 0\nreward = { kind = \"gaussian\", cov = [[1, 0], [0, 2]] }").unwrap();
+        let settings: ChainConfig = config.parse().unwrap();
+        assert_eq!((settings.length, settings.slip, settings.dim), (3, 0.0, 2));
+        let text = toml::to_string(&config).unwrap();
+        assert_eq!(toml::from_str::<EnvConfig>(&text).unwrap(), config);
+        assert_eq!(config.build().unwrap().spec().observation.shape, [3]);
+    }
+
+    #[test]
+    fn every_default_builds_under_its_name() {
+        for name in names().filter(|name| *name != "maze") {
+            let env = EnvConfig::new(name, Table::new()).unwrap().build().unwrap();
+            assert_eq!(env.spec().name, name);
+        }
+    }
+
+    #[test]
+    fn bad_configurations_are_refused_in_one_line() {
+        for (text, expected) in [
+            (
+                "name = \"maze/exclusiv\"",
+                "environment maze/exclusiv: no such environment, nearest match `maze/exclusive`",
+            ),
+            (
+                "name = \"pendulum\"",
+                "environment pendulum: no such environment, expected one of chain, maze, ",
+            ),
+            ("name = \"chain\"\nlenght = 3", "nearest match `length`"),
+            (
+                "name = \"maze/inclusive\"\nobservation = \"imag\"",
+                "nearest match `image`",
+            ),
+            (
+                "name = \"chain\"\nreward = { kind = \"exclusiv\" }",
+                "nearest match `exclusive`",
+            ),
+            (
+                "name = \"chain\"\nreward = { kind = \"exclusive\", mean = [1] }",
+                "unknown field `mean`",
+            ),
+            (
+                "name = \"chain\"\nlength = \"3\"",
+                "invalid type: string \"3\", expected usize in `length`",
+            ),
+            (
+                "name = \"chain\"\nlength = -3",
+                "invalid value: integer `-3`, expected usize in `length`",
+            ),
+            ("name = 3", "environment: name = 3, expected a string"),
+            ("length = 3", "environment: `name` is missing"),
+        ] {
+            let message = refused(text);
+            assert!(
+                message.contains(expected) && !message.contains('\n'),
+                "{message}"
+            );
+        }
     }
 }

@@ -479,3 +479,7 @@ impl<T: Element> Batch<'_, T> {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "vector_tests.rs"]
+mod tests;

@@ -346,3 +346,6 @@ impl EnvSettings for MazeConfig {
         Ok(Box::new(Maze::new(name, self, self.read_map(name)?)?))
     }
 }
+
+#[cfg(test)]
+mod tests;
