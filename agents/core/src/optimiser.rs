@@ -284,32 +284,14 @@ impl Adam {
         self.steps
     }
 
-    /// First and second moments, padding included, for a checkpoint.
-    ///
-    /// # Errors
-    /// If libtorch cannot copy them to the CPU.
-    pub fn moments(&self) -> Result<(Vec<f32>, Vec<f32>), CoreError> {
-        Ok((tensor::to_f32(&self.first)?, tensor::to_f32(&self.second)?))
+    /// First and second moments, laid out as the parameters.
+    pub fn moments(&self) -> [&Tensor; 2] {
+        [&self.first, &self.second]
     }
 
     /// Restores what [`Adam::steps`] and [`Adam::moments`] gave.
-    ///
-    /// # Errors
-    /// [`CoreError::Tensor`] if a length differs.
-    pub fn restore(&mut self, steps: u64, first: &[f32], second: &[f32]) -> Result<(), CoreError> {
-        let length = self.first.numel();
-        if first.len() != length || second.len() != length {
-            return Err(CoreError::Tensor(format!(
-                "optimiser moments of {} and {} values, expected {length}",
-                first.len(),
-                second.len()
-            )));
-        }
-        let device = self.first.device();
-        self.first = Tensor::f_from_slice(first)?.f_to_device(device)?;
-        self.second = Tensor::f_from_slice(second)?.f_to_device(device)?;
-        self.steps = steps;
-        Ok(())
+    pub fn restore(&mut self, steps: u64, [first, second]: [Tensor; 2]) {
+        (self.steps, self.first, self.second) = (steps, first, second);
     }
 }
 
@@ -341,14 +323,14 @@ mod tests {
             0.0,
         )
         .unwrap();
-        assert!((parameters.values().unwrap()[0] + 0.1).abs() < 1e-6);
+        assert!((tensor::to_f32(parameters.flat()).unwrap()[0] + 0.1).abs() < 1e-6);
         // g = -4: m = .9·.2 - .4 = -.22, v = .999·.004 + .016 = .019996;
         // m̂ = -.22/.19 = -1.1578947, v̂ = .019996/.001999 = 10.003002: θ = -.1 + .1 · 1.1578947/3.1627523 = -.0633896.
         let norm = adam
             .step(&mut parameters, &[vec![scalar(-4.0)]], 0.0)
             .unwrap();
         assert_eq!(norm, 4.0);
-        assert!((parameters.values().unwrap()[0] + 0.063_389_6).abs() < 1e-6);
+        assert!((tensor::to_f32(parameters.flat()).unwrap()[0] + 0.063_389_6).abs() < 1e-6);
     }
 
     #[test]
@@ -369,9 +351,9 @@ mod tests {
             Tensor::from_slice(&[0.0_f32, 4.0, 0.0]),
         ];
         assert_eq!(adam.step(&mut parameters, &[shard], 0.0).unwrap(), 5.0);
-        let (first, _) = adam.moments().unwrap();
+        let first = tensor::to_f32(adam.moments()[0]).unwrap();
         assert!((first[0] - 0.6).abs() < 1e-6 && (first[17] - 0.8).abs() < 1e-6);
-        let before = parameters.values().unwrap();
+        let before = tensor::to_f32(parameters.flat()).unwrap();
         let shard = vec![
             Tensor::from_slice(&[0.0_f32; 2]),
             Tensor::from_slice(&[0.0, f32::NAN, 0.0]),
@@ -381,6 +363,6 @@ mod tests {
             .unwrap_err()
             .to_string();
         assert!(message.contains("gradient of second"), "{message}");
-        assert_eq!(before, parameters.values().unwrap());
+        assert_eq!(before, tensor::to_f32(parameters.flat()).unwrap());
     }
 }

@@ -3,7 +3,7 @@
 use rand::Rng;
 use tch::{Device, Tensor};
 
-use crate::{CoreError, tensor};
+use crate::{CoreError, NamedArray, tensor};
 use pushforward_envs::StreamRng;
 
 /// Each parameter starts at a multiple of this many f32 (64 bytes), so that libtorch's kernels always see the same alignment.
@@ -183,28 +183,50 @@ impl Parameters {
         Ok(())
     }
 
-    /// The values by name, in the order of the description.
+    /// Names (after `prefix` and a slash) and shapes of the arrays that [`Parameters::arrays`] gives.
+    pub fn names(&self, prefix: &str) -> Vec<(String, Vec<usize>)> {
+        let shape = |layout: &ParameterLayout| layout.shape.iter().map(|&n| n as usize).collect();
+        self.layouts
+            .iter()
+            .map(|layout| (format!("{prefix}/{}", layout.name), shape(layout)))
+            .collect()
+    }
+
+    /// The values of a buffer laid out as this one (this one's own, or an optimiser's moments) as named arrays.
     ///
     /// # Errors
     /// If libtorch cannot copy them to the CPU.
-    pub fn values(&self) -> Result<Vec<f32>, CoreError> {
-        tensor::to_f32(&self.flat)
+    pub fn arrays(&self, prefix: &str, flat: &Tensor) -> Result<Vec<NamedArray>, CoreError> {
+        let values = tensor::to_f32(flat)?;
+        Ok(self
+            .names(prefix)
+            .into_iter()
+            .zip(&self.layouts)
+            .map(|((name, shape), layout)| {
+                let range = layout.offset..layout.offset + layout.len();
+                NamedArray::f32(name, shape, values[range].to_vec())
+            })
+            .collect())
     }
 
-    /// Overwrites all values, padding included.
+    /// The flat buffer of arrays in the order of [`Parameters::names`], on the device of this one.
     ///
     /// # Errors
-    /// [`CoreError::Tensor`] if the length differs.
-    pub fn set_values(&mut self, values: &[f32]) -> Result<(), CoreError> {
-        if values.len() != self.flat.numel() {
-            return Err(CoreError::Tensor(format!(
-                "{} parameter values, expected {}",
-                values.len(),
-                self.flat.numel()
-            )));
+    /// If an array is not of floats.
+    pub fn gather(&self, arrays: &[&NamedArray]) -> Result<Tensor, CoreError> {
+        let mut values = vec![0.0; self.flat.numel()];
+        for (array, layout) in arrays.iter().zip(&self.layouts) {
+            values[layout.offset..layout.offset + layout.len()].copy_from_slice(array.as_f32()?);
         }
-        let source = Tensor::f_from_slice(values)?.f_to_device(self.flat.device())?;
-        tch::no_grad(|| self.flat.f_copy_(&source))?;
+        Ok(Tensor::f_from_slice(&values)?.f_to_device(self.flat.device())?)
+    }
+
+    /// Overwrites all values by those of another buffer laid out as this one.
+    ///
+    /// # Errors
+    /// If the length differs.
+    pub fn assign(&mut self, flat: &Tensor) -> Result<(), CoreError> {
+        tch::no_grad(|| self.flat.f_copy_(flat))?;
         Ok(())
     }
 }

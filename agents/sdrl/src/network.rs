@@ -1,0 +1,237 @@
+//! Networks from observations to the joint law of the vector return of every action.
+
+use pushforward_core::{
+    CoreError,
+    network::{Linear, Mlp, Torso, TorsoConfig},
+    parameters::ParameterBuilder,
+};
+use pushforward_envs::EnvSpec;
+use rand::Rng;
+use serde::{Deserialize, Serialize};
+use tch::Tensor;
+
+/// How the law of Z(s, a) in R^d is represented.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum RepresentationConfig {
+    /// The network emits N points per action, each of weight 1/N.
+    Particles {
+        /// N >= 1; default 64.
+        #[serde(default = "default_particles")]
+        particles: usize,
+        /// Standard deviation of the points before training, in units of return; default 0.5.
+        #[serde(default = "default_spread")]
+        spread: f64,
+    },
+    /// The network maps (s, a, u), u uniform on [0, 1]^k, to one point; N fresh draws per update.
+    Implicit {
+        /// N >= 2; default 64.
+        #[serde(default = "default_particles")]
+        particles: usize,
+        /// k >= 1; default 8.
+        #[serde(default = "default_noise")]
+        noise: usize,
+        /// Width of the two layers that join features and noise; default 128.
+        #[serde(default = "default_width")]
+        width: usize,
+    },
+}
+
+fn default_particles() -> usize {
+    64
+}
+fn default_spread() -> f64 {
+    0.5
+}
+fn default_noise() -> usize {
+    8
+}
+fn default_width() -> usize {
+    128
+}
+
+impl Default for RepresentationConfig {
+    fn default() -> Self {
+        Self::Particles {
+            particles: default_particles(),
+            spread: default_spread(),
+        }
+    }
+}
+
+impl RepresentationConfig {
+    /// N, the number of points per law in an update.
+    pub fn particles(&self) -> usize {
+        match self {
+            Self::Particles { particles, .. } | Self::Implicit { particles, .. } => *particles,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Head {
+    Particles {
+        points: Linear,
+    },
+    Implicit {
+        features: Linear,
+        noise: Linear,
+        joint: Mlp,
+        points: Linear,
+        noise_dim: usize,
+    },
+}
+
+/// A torso and a head: observations [B, ..] to points [B, A, N, d].
+#[derive(Clone, Debug)]
+pub struct LawNetwork {
+    torso: Torso,
+    head: Head,
+    actions: i64,
+    particles: i64,
+    dim: i64,
+}
+
+impl LawNetwork {
+    /// Describes the network for an environment, with `extra` numbers appended to the observation.
+    ///
+    /// # Errors
+    /// [`CoreError::Setting`] for a size of 0.
+    pub fn new(
+        builder: &mut ParameterBuilder,
+        spec: &EnvSpec,
+        extra: usize,
+        torso: &TorsoConfig,
+        representation: &RepresentationConfig,
+    ) -> Result<Self, CoreError> {
+        let refuse = |message: String| Err(CoreError::Setting(message));
+        let particles = representation.particles();
+        let least = match representation {
+            RepresentationConfig::Particles { .. } => 1,
+            RepresentationConfig::Implicit { .. } => 2,
+        };
+        if particles < least {
+            return refuse(format!(
+                "agent.representation.particles: got {particles}, expected at least {least}"
+            ));
+        }
+        let torso = Torso::new(builder, &spec.observation, extra, torso)?;
+        let (actions, dim) = (spec.actions() as i64, spec.reward_dim as i64);
+        let head = match *representation {
+            RepresentationConfig::Particles { spread, .. } => {
+                if !(spread.is_finite() && spread >= 0.0) {
+                    return refuse(format!(
+                        "agent.representation.spread: got {spread}, expected a finite number >= 0"
+                    ));
+                }
+                let outputs = actions * particles as i64 * dim;
+                let points = Linear::with_spread_bias(
+                    builder,
+                    "head.points",
+                    torso.outputs,
+                    outputs,
+                    1.0 / 3.0,
+                    spread,
+                );
+                Head::Particles { points }
+            }
+            RepresentationConfig::Implicit { noise, width, .. } => {
+                if noise == 0 || width == 0 {
+                    return refuse(format!(
+                        "agent.representation: got noise {noise} and width {width}, expected at least 1"
+                    ));
+                }
+                let wide = width as i64;
+                Head::Implicit {
+                    features: Linear::new(builder, "head.features", torso.outputs, wide, 1.0),
+                    noise: Linear::new(builder, "head.noise", noise as i64, wide, 1.0),
+                    joint: Mlp::new(builder, "head.joint", wide, &[width]),
+                    points: Linear::new(builder, "head.points", wide, actions * dim, 1.0 / 3.0),
+                    noise_dim: noise,
+                }
+            }
+        };
+        Ok(Self {
+            torso,
+            head,
+            actions,
+            particles: particles as i64,
+            dim,
+        })
+    }
+
+    /// How many uniform numbers one point needs (0 for particles).
+    pub fn noise_dim(&self) -> usize {
+        match self.head {
+            Head::Particles { .. } => 0,
+            Head::Implicit { noise_dim, .. } => noise_dim,
+        }
+    }
+
+    /// Noise for `points` points, [points, k], scaled to mean 0 and variance 1; `None` for particles.
+    ///
+    /// # Errors
+    /// If libtorch cannot allocate it.
+    pub fn draw_noise(
+        &self,
+        points: usize,
+        rng: &mut pushforward_envs::StreamRng,
+        device: tch::Device,
+    ) -> Result<Option<Tensor>, CoreError> {
+        let dim = self.noise_dim();
+        if dim == 0 {
+            return Ok(None);
+        }
+        let scale = 12.0_f32.sqrt();
+        let values: Vec<f32> = (0..points * dim)
+            .map(|_| (rng.random::<f32>() - 0.5) * scale)
+            .collect();
+        pushforward_core::tensor::from_f32(&values, &[points as i64, dim as i64], device).map(Some)
+    }
+
+    /// Points [B, A, N, d] for observations [B, ..], `extra` [B, k] and, for an implicit law, noise [N, k].
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub fn forward(
+        &self,
+        leaves: &[Tensor],
+        observations: &Tensor,
+        extra: Option<&Tensor>,
+        noise: Option<&Tensor>,
+    ) -> Result<Tensor, CoreError> {
+        let features = self.torso.forward(leaves, observations, extra)?;
+        let batch = features.size()[0];
+        match (&self.head, noise) {
+            (Head::Particles { points }, _) => Ok(points.forward(leaves, &features)?.f_view([
+                batch,
+                self.actions,
+                self.particles,
+                self.dim,
+            ])?),
+            (
+                Head::Implicit {
+                    features: project,
+                    noise: embed,
+                    joint,
+                    points,
+                    ..
+                },
+                Some(noise),
+            ) => {
+                // The first layer over [features; noise] is computed once per state and once per draw, and added.
+                let state = project.forward(leaves, &features)?.f_unsqueeze(1)?;
+                let draw = embed.forward(leaves, noise)?.f_unsqueeze(0)?;
+                let hidden = joint.forward(leaves, &state.f_add(&draw)?.f_relu()?)?;
+                let count = noise.size()[0];
+                Ok(points
+                    .forward(leaves, &hidden)?
+                    .f_view([batch, count, self.actions, self.dim])?
+                    .f_permute([0, 2, 1, 3])?)
+            }
+            (Head::Implicit { .. }, None) => Err(CoreError::Tensor(
+                "an implicit law needs noise to be evaluated".into(),
+            )),
+        }
+    }
+}
