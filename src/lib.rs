@@ -1,0 +1,8 @@
+//! The command-line program: configuration layers, run folders, sinks, plots and commands on top of the agents.
+
+pub mod config;
+pub mod failure;
+pub mod machine;
+pub mod plots;
+pub mod run;
+pub mod sinks;

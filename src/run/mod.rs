@@ -1,0 +1,10 @@
+//! Runs: their folders, what is recorded, and how several seeds are put together.
+
+mod aggregate;
+mod folder;
+mod observer;
+pub mod pictures;
+
+pub use aggregate::{aggregate, parse_seeds};
+pub use folder::{RunFolder, next_free};
+pub use observer::{Recorder, Trainable, write_evaluation};
