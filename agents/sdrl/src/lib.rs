@@ -3,6 +3,7 @@
 mod actor;
 mod config;
 mod hyperbolic;
+pub mod law;
 mod learner;
 mod network;
 mod utility;
