@@ -6,6 +6,7 @@
 //! reset, and the newest slot, whose successor does not exist yet, is never drawn.
 
 mod batch;
+mod copy;
 mod memory;
 mod sample;
 mod state;

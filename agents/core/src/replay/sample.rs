@@ -4,6 +4,7 @@ use pushforward_envs::StreamRng;
 use rand::Rng;
 use rayon::prelude::*;
 
+use super::copy::Element;
 use super::{Batch, Replay, Slot};
 use crate::{CoreError, ObservationBuffer};
 
@@ -227,21 +228,15 @@ impl Replay {
     }
 
     /// Copies the observations at both ends of every window; rows are independent, so the thread count changes nothing.
-    fn copy_rows<T: Copy + Send + Sync>(
-        &self,
-        all: &[T],
-        indices: &[u64],
-        rows: &mut [T],
-        next: &mut [T],
-    ) {
+    fn copy_rows<T: Element>(&self, all: &[T], indices: &[u64], rows: &mut [T], next: &mut [T]) {
         let length = self.shape.length;
         let copy = |(&index, (row, next)): (&u64, (&mut [T], &mut [T]))| {
             let (environment, count) = self.locate(index);
             let from = self.slot(environment, count) * length;
-            row.copy_from_slice(&all[from..from + length]);
+            T::copy(row, &all[from..from + length]);
             let steps = self.window(environment, count) as u64;
             let from = self.slot(environment, count + steps) * length;
-            next.copy_from_slice(&all[from..from + length]);
+            T::copy(next, &all[from..from + length]);
         };
         if size_of_val(rows) < PARALLEL_BYTES {
             indices
