@@ -516,6 +516,43 @@ fn sampling_does_not_depend_on_the_thread_count() {
 }
 
 #[test]
+fn a_batch_keeps_its_memory() {
+    let mut replay =
+        Replay::new(&config(60, 2, true), shape(ObservationKind::U8), &dense()).unwrap();
+    write(&mut replay, &[[Outcome::Continue; ENVIRONMENTS]; 9]);
+    let mut batch = Batch::new(ObservationKind::U8);
+    let mut rng = StreamRng::new(2, "replay", 0);
+    let addresses = |batch: &Batch| {
+        let ObservationBuffer::U8(observations) = &batch.observations else {
+            panic!("bytes")
+        };
+        let ObservationBuffer::U8(next) = &batch.next_observations else {
+            panic!("bytes")
+        };
+        [
+            observations.as_ptr().addr(),
+            next.as_ptr().addr(),
+            batch.extra.as_ptr().addr(),
+            batch.next_extra.as_ptr().addr(),
+            batch.actions.as_ptr().addr(),
+            batch.rewards.as_ptr().addr(),
+            batch.bootstrap.as_ptr().addr(),
+            batch.next_table_state.as_ptr().addr(),
+            batch.weights.as_ptr().addr(),
+            batch.indices.as_ptr().addr(),
+        ]
+    };
+    replay.sample(17, 0.4, &mut rng, &mut batch).unwrap();
+    let before = addresses(&batch);
+    for size in [3, 17, 1, 16] {
+        replay.sample(size, 0.4, &mut rng, &mut batch).unwrap();
+        assert_eq!(batch.size, size);
+        assert_eq!(batch.bootstrap.len(), size * 4);
+        assert_eq!(addresses(&batch), before);
+    }
+}
+
+#[test]
 fn a_million_images_fit_in_22_gib() {
     let shape = ReplayShape {
         kind: ObservationKind::U8,
