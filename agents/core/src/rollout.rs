@@ -1,11 +1,19 @@
 //! Collecting experience: environments, exploration, the return so far, episode statistics.
 
+mod accumulator;
+mod statistics;
+#[cfg(test)]
+mod tests;
+
+pub use accumulator::extra_length;
+pub use statistics::{Episode, EpisodeStatistics};
+
 use pushforward_envs::{Constraint, Discount, EnvSpec, Outcome, Policy, StreamRng, VectorEnv};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
-use crate::metrics::tag;
 use crate::{Actor, CoreError, Replay, VectorStep};
+use accumulator::Accumulator;
 
 /// First bytes of a saved collector, with the format's version.
 const MAGIC: &[u8; 8] = b"PFCOLLE1";
@@ -21,170 +29,6 @@ pub enum Behaviour<'a> {
         /// Exploration rate ε, 0 to 1.
         epsilon: f64,
     },
-}
-
-/// Length k of the extra vector [C_t, Γ^t] of agents that condition on the return so far: d, and 1, d or d² numbers for Γ^t.
-pub fn extra_length(discount: &Discount) -> usize {
-    discount.dim() + power_length(discount)
-}
-
-fn power_length(discount: &Discount) -> usize {
-    let dim = discount.dim();
-    if discount.scalar().is_some() {
-        1
-    } else if discount.is_diagonal() {
-        dim
-    } else {
-        dim * dim
-    }
-}
-
-/// One episode that ended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Episode {
-    /// Index of the environment in the vector.
-    pub environment: usize,
-    /// Number of steps.
-    pub length: u64,
-    /// How it ended; `Continue` where it was cut because it grew too long.
-    pub outcome: Outcome,
-    /// Σ_t R_t, `[d]`.
-    pub undiscounted_return: Vec<f64>,
-    /// Σ_t Γ^t R_t with the evaluation discount, `[d]`.
-    pub discounted_return: Vec<f64>,
-    /// Whether the discounted return meets all of the environment's constraints; true where there are none.
-    pub constraints_met: bool,
-}
-
-/// Sums over the episodes that ended since the last report.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct EpisodeStatistics {
-    /// Episodes that ended.
-    pub episodes: u64,
-    /// Of these, terminated.
-    pub terminated: u64,
-    /// Of these, truncated by a time limit.
-    pub truncated: u64,
-    /// Of these, with all constraints met.
-    pub constraints_met: u64,
-    /// Sum of their lengths, in steps.
-    pub steps: u64,
-    /// Sum of their undiscounted returns, `[d]`.
-    pub undiscounted_return: Vec<f64>,
-    /// Sum of their discounted returns, `[d]`.
-    pub discounted_return: Vec<f64>,
-}
-
-impl EpisodeStatistics {
-    fn new(dim: usize) -> Self {
-        Self {
-            undiscounted_return: vec![0.0; dim],
-            discounted_return: vec![0.0; dim],
-            ..Self::default()
-        }
-    }
-
-    fn add(
-        &mut self,
-        outcome: Outcome,
-        length: u64,
-        undiscounted: &[f64],
-        discounted: &[f64],
-        met: bool,
-    ) {
-        self.episodes += 1;
-        self.terminated += u64::from(outcome == Outcome::Terminated);
-        self.truncated += u64::from(outcome == Outcome::Truncated);
-        self.constraints_met += u64::from(met);
-        self.steps += length;
-        for (sum, value) in self.undiscounted_return.iter_mut().zip(undiscounted) {
-            *sum += value;
-        }
-        for (sum, value) in self.discounted_return.iter_mut().zip(discounted) {
-            *sum += value;
-        }
-    }
-
-    /// Counts and means under their metric tags; only the count if no episode ended.
-    pub fn scalars(&self, constrained: bool) -> Vec<(String, f64)> {
-        let count = self.episodes as f64;
-        let mut scalars = vec![(tag::COLLECT_EPISODES.to_owned(), count)];
-        if self.episodes == 0 {
-            return scalars;
-        }
-        let mut put = |name: &str, sum: f64| scalars.push((name.to_owned(), sum / count));
-        put(tag::COLLECT_EPISODE_LENGTH, self.steps as f64);
-        put(tag::COLLECT_TERMINATED, self.terminated as f64);
-        if constrained {
-            put(tag::COLLECT_CONSTRAINTS_MET, self.constraints_met as f64);
-        }
-        for (name, sums) in [
-            (tag::COLLECT_RETURN, &self.undiscounted_return),
-            (tag::COLLECT_DISCOUNTED_RETURN, &self.discounted_return),
-        ] {
-            for (index, &sum) in sums.iter().enumerate() {
-                put(&tag::coordinate(name, index), sum);
-            }
-        }
-        scalars
-    }
-}
-
-/// Running sums of one discount: Σ Γ^t R_t and Γ^t of the ongoing episode of every environment.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Accumulator {
-    /// `[E, d]`.
-    sums: Vec<f64>,
-    /// `[E, d, d]`.
-    powers: Vec<f64>,
-}
-
-impl Accumulator {
-    fn new(discount: &Discount, environments: usize) -> Self {
-        Self {
-            sums: vec![0.0; environments * discount.dim()],
-            powers: discount.identity().repeat(environments),
-        }
-    }
-
-    /// Adds Γ^t r and moves on to Γ^(t+1).
-    fn add(&mut self, discount: &Discount, environment: usize, reward: &[f32]) {
-        let dim = discount.dim();
-        let sum = &mut self.sums[environment * dim..(environment + 1) * dim];
-        let power = &mut self.powers[environment * dim * dim..(environment + 1) * dim * dim];
-        for i in 0..dim {
-            for j in 0..dim {
-                sum[i] += power[i * dim + j] * f64::from(reward[j]);
-            }
-        }
-        discount.advance(power);
-    }
-
-    fn sum(&self, dim: usize, environment: usize) -> &[f64] {
-        &self.sums[environment * dim..(environment + 1) * dim]
-    }
-
-    fn reset(&mut self, dim: usize, environment: usize) {
-        self.sums[environment * dim..(environment + 1) * dim].fill(0.0);
-        let power = &mut self.powers[environment * dim * dim..(environment + 1) * dim * dim];
-        power.fill(0.0);
-        (0..dim).for_each(|i| power[i * dim + i] = 1.0);
-    }
-
-    /// Writes [C_t, Γ^t] in the form that suits the discount.
-    fn write_extra(&self, discount: &Discount, environment: usize, extra: &mut [f32]) {
-        let dim = discount.dim();
-        let (so_far, rest) = extra.split_at_mut(dim);
-        for (entry, &value) in so_far.iter_mut().zip(self.sum(dim, environment)) {
-            *entry = value as f32;
-        }
-        let power = &self.powers[environment * dim * dim..(environment + 1) * dim * dim];
-        // A scalar or diagonal power is its diagonal; the first entry stands for a scalar.
-        let stride = if discount.is_diagonal() { dim + 1 } else { 1 };
-        for (entry, &value) in rest.iter_mut().zip(power.iter().step_by(stride)) {
-            *entry = value as f32;
-        }
-    }
 }
 
 /// What is saved beside the environments' own state.
@@ -555,9 +399,9 @@ impl Collector {
                 state
                     .statistics
                     .add(outcome, length, undiscounted, discounted, met);
-                if self.ended.is_some() {
-                    let episode = self.finished(environment, outcome);
-                    self.ended.as_mut().expect("just seen").push(episode);
+                if let Some(mut ended) = self.ended.take() {
+                    ended.push(self.finished(environment, outcome));
+                    self.ended = Some(ended);
                 }
                 self.begin_episode(environment);
             }
@@ -637,6 +481,3 @@ fn block(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let length = usize::try_from(u64::from_le_bytes(*length)).ok()?;
     rest.split_at_checked(length)
 }
-
-#[cfg(test)]
-mod tests;

@@ -160,7 +160,8 @@ fn the_last_and_the_best_are_kept() {
 
 #[test]
 fn broken_checkpoints_are_named_and_skipped() {
-    let damages: [(&str, fn(&Path)); 7] = [
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 7] = [
         ("manifest.json", |folder| {
             std::fs::write(folder.join("manifest.json"), "").unwrap();
         }),
