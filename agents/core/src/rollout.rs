@@ -8,7 +8,9 @@ mod tests;
 pub use accumulator::extra_length;
 pub use statistics::{Episode, EpisodeStatistics};
 
-use pushforward_envs::{Constraint, Discount, EnvSpec, Outcome, Policy, StreamRng, VectorEnv};
+use pushforward_envs::{
+    Constraint, Discount, EnvSpec, Outcome, Picture, Policy, StreamRng, VectorEnv,
+};
 use rand::Rng;
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +140,11 @@ impl Collector {
     /// The environments.
     pub fn envs(&self) -> &VectorEnv {
         &self.envs
+    }
+
+    /// A picture of one environment, where it has one.
+    pub fn picture(&mut self, environment: usize) -> Option<Picture> {
+        self.envs.env_mut(environment).picture()
     }
 
     /// Length k of the extra vector that goes to the actor and to replay.

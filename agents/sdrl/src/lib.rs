@@ -2,7 +2,9 @@
 
 mod actor;
 mod config;
+mod experiment;
 mod hyperbolic;
+mod judge;
 pub mod law;
 mod learner;
 mod network;
@@ -10,6 +12,8 @@ mod utility;
 
 pub use actor::SdrlActor;
 pub use config::{Backup, ObjectiveConfig, SdrlConfig, TargetConfig};
+pub use experiment::{COLLECTOR_FILE, RolloutConfig, SdrlExperiment, Setup};
+pub use judge::{EvalConfig, Judge};
 pub use learner::{Learner, LearnerState};
 pub use network::{LawNetwork, RepresentationConfig};
 
