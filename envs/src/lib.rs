@@ -11,9 +11,11 @@ mod error;
 pub mod ground_truth;
 pub mod gymnasium;
 pub mod maze;
+pub mod optimal;
 mod policy;
 pub mod probe;
 pub mod registry;
+mod replicate;
 mod stream;
 mod vector;
 #[cfg(test)]
@@ -28,6 +30,7 @@ pub use discount::{Discount, DiscountConfig, operator_norm};
 pub use error::EnvError;
 pub use policy::{Policy, PolicyConfig};
 pub use registry::EnvConfig;
+pub use replicate::ReplicatedReward;
 pub use stream::StreamRng;
 pub use vector::{ObservationBuffer, VectorEnv};
 
