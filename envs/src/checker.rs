@@ -250,7 +250,8 @@ fn spec_fault(run: &Run) -> Option<String> {
     {
         return Some("a constraint on a coordinate that the reward lacks".to_owned());
     }
-    (!(observation.low <= observation.high) || spec.max_steps == Some(0))
+    let ordered = observation.low <= observation.high;
+    (!ordered || spec.max_steps == Some(0))
         .then(|| "bounds or a time limit that nothing can meet".to_owned())
 }
 

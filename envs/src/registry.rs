@@ -19,13 +19,15 @@ pub trait EnvSettings: Default + Serialize + DeserializeOwned {
     fn build(&self, name: &str) -> Result<Box<dyn Env>, EnvError>;
 }
 
+type Built = Result<Box<dyn Env>, EnvError>;
+
 /// One line of the table: a name, what it is, and its settings type.
 struct Entry {
     name: &'static str,
     summary: &'static str,
     /// Checks the settings' keys and types and fills in the defaults.
     resolve: fn(&str, Table) -> Result<Table, EnvError>,
-    build: fn(&str, Table) -> Result<Box<dyn Env>, EnvError>,
+    build: fn(&str, Table) -> Built,
 }
 
 const fn entry<S: EnvSettings>(name: &'static str, summary: &'static str) -> Entry {

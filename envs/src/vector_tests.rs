@@ -31,31 +31,36 @@ fn the_true_successor_is_given_and_the_next_episode_has_begun() {
     assert_eq!(envs.table_states(), [0, 1, 0]);
 }
 
-/// Runs some steps and returns every buffer of every step.
-fn trace(
-    envs: &mut VectorEnv,
-    steps: usize,
-) -> Vec<(
-    Vec<f32>,
-    Vec<Outcome>,
-    ObservationBuffer,
-    ObservationBuffer,
-    Vec<u32>,
-)> {
+/// Every buffer after one step.
+#[derive(PartialEq)]
+struct Step {
+    rewards: Vec<f32>,
+    outcomes: Vec<Outcome>,
+    successors: ObservationBuffer,
+    observations: ObservationBuffer,
+    table_states: Vec<u32>,
+}
+
+/// The action that [`trace`] takes.
+fn action(index: usize, step: usize, actions: usize) -> usize {
+    (index * 7 + step * 3 + index * step) % actions
+}
+
+fn trace(envs: &mut VectorEnv, steps: usize) -> Vec<Step> {
     let actions = envs.spec().actions();
     (0..steps)
         .map(|step| {
             let chosen: Vec<usize> = (0..envs.count())
-                .map(|index| (index * 7 + step * 3 + index * step) % actions)
+                .map(|index| action(index, step, actions))
                 .collect();
             envs.step_all(&chosen);
-            (
-                envs.rewards().to_vec(),
-                envs.outcomes().to_vec(),
-                envs.successors().clone(),
-                envs.observations().clone(),
-                envs.table_states().to_vec(),
-            )
+            Step {
+                rewards: envs.rewards().to_vec(),
+                outcomes: envs.outcomes().to_vec(),
+                successors: envs.successors().clone(),
+                observations: envs.observations().clone(),
+                table_states: envs.table_states().to_vec(),
+            }
         })
         .collect()
 }
@@ -87,12 +92,12 @@ fn threads_do_not_change_results() {
         let mut rng = StreamRng::new(5, "vector test", count as u64 - 1);
         lone.reset(&mut rng, ObservationMut::Skip);
         let mut reward = vec![0.0; lone.spec().reward_dim];
-        for (step, (rewards, outcomes, ..)) in one.iter().enumerate() {
+        for (step, seen) in one.iter().enumerate() {
             let index = count - 1;
-            let action = (index * 7 + step * 3 + index * step) % lone.spec().actions();
+            let action = action(index, step, lone.spec().actions());
             let outcome = lone.step(action, &mut rng, &mut reward, ObservationMut::Skip);
             assert_eq!(
-                (&rewards[index * reward.len()..], outcomes[index]),
+                (&seen.rewards[index * reward.len()..], seen.outcomes[index]),
                 (&reward[..], outcome)
             );
             if outcome != Outcome::Continue {
