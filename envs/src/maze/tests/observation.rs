@@ -144,3 +144,30 @@ fn an_image_too_small_for_the_map_is_refused() {
         assert!(message.contains(expected), "{message}");
     }
 }
+
+#[test]
+fn what_nobody_looked_at_is_drawn_when_somebody_does() {
+    let mut maze = shipped("inclusive", &MazeConfig::default());
+    let mut rng = rng();
+    let (mut first, mut later, mut reward) = ([0.0; 56], [0.0; 56], [0.0; 2]);
+    maze.reset(&mut rng, ObservationMut::F32(&mut first));
+    maze.step(
+        RIGHT,
+        &mut rng,
+        &mut reward,
+        ObservationMut::F32(&mut later),
+    );
+    assert_ne!(first, later);
+    maze.reset(&mut rng, ObservationMut::Skip);
+    maze.observe(ObservationMut::F32(&mut later));
+    assert_eq!(first, later);
+    maze.step(RIGHT, &mut rng, &mut reward, ObservationMut::Skip);
+    maze.step(
+        RIGHT,
+        &mut rng,
+        &mut reward,
+        ObservationMut::F32(&mut later),
+    );
+    assert_eq!([later[0], later[1], later[2]], [0.0, 0.0, 1.0]);
+    assert_eq!([later[25], later[26], later[27]], [1.0, 1.0, 0.0]);
+}
