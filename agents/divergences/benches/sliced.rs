@@ -97,9 +97,63 @@ fn sliced(c: &mut Criterion) {
     group.finish();
 }
 
+/// Loss of a batch of tensors and its gradient in the predicted points, one libtorch thread.
+#[cfg(feature = "tensor")]
+fn tensors(c: &mut Criterion) {
+    use pushforward_divergences::{Cloud, Path};
+    use tch::{Kind, Tensor};
+    tch::set_num_threads(1);
+    let mut rng = StreamRng::new(0, "bench", 0);
+    let size = SHAPE.batch * SHAPE.predicted * SHAPE.dimension;
+    let cloud = |rng: &mut StreamRng| {
+        Tensor::from_slice(&gaussian(size, rng)).view([
+            SHAPE.batch as i64,
+            SHAPE.predicted as i64,
+            SHAPE.dimension as i64,
+        ])
+    };
+    let predicted = Cloud::new(cloud(&mut rng).set_requires_grad(true));
+    let target = Cloud::new(cloud(&mut rng));
+    rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build_global()
+        .expect("not built before");
+    let mut group = c.benchmark_group("tensors, one thread");
+    for (name, text) in [
+        ("cramer", r#"{"kind": "cramer"}"#),
+        ("wasserstein 1", r#"{"kind": "wasserstein", "p": 1}"#),
+        ("mmd on R^d", r#"{"kind": "mmd", "lift": {"kind": "none"}}"#),
+    ] {
+        let divergence = config(text).build(2).expect("valid");
+        let directions = divergence.draw(SHAPE.batch, &mut rng);
+        for (label, path) in [
+            ("fused", Path::Fastest),
+            ("tensor operations", Path::TensorOperations),
+        ] {
+            let step = || {
+                let loss = divergence
+                    .loss_from(&predicted, &target, &directions, &mut None, path)
+                    .expect("finite");
+                let gradient = Tensor::run_backward(
+                    &[loss.mean(Kind::Float)],
+                    &[&predicted.points],
+                    false,
+                    false,
+                );
+                assert_eq!(gradient.len(), 1);
+            };
+            group.bench_function(format!("{label}: {name}"), |b| b.iter(step));
+        }
+    }
+    group.finish();
+}
+
+#[cfg(not(feature = "tensor"))]
+fn tensors(_: &mut Criterion) {}
+
 criterion_group! {
     name = benches;
     config = Criterion::default().sample_size(10);
-    targets = sliced
+    targets = sliced, tensors
 }
 criterion_main!(benches);

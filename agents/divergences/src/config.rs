@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::directions::Draw;
+use crate::kernels::pairs::LaneKernel;
 use crate::kernels::radial::Radial;
 use crate::kernels::{Base, cramer::Cramer, mmd::Mmd, wasserstein::Wasserstein};
 use crate::lifted::Lifted;
@@ -324,10 +325,7 @@ impl DivergenceConfig {
             }),
             Self::Mmd {
                 kernel, statistic, ..
-            } => Box::new(Mmd {
-                kernel: kernel.radial(1)?,
-                statistic: statistic.unwrap_or_default(),
-            }),
+            } => Box::new(Mmd::new(kernel.radial(1)?, statistic.unwrap_or_default())),
         };
         let kind = self.kind();
         let radial = match self.lift() {
@@ -368,6 +366,7 @@ impl DivergenceConfig {
         Ok(Lifted {
             base,
             lift: self.lift().clone(),
+            lanes: radial.as_ref().and_then(LaneKernel::new),
             radial,
             dimension,
         })

@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use crate::DivergenceError;
 use crate::config::{LiftConfig, SearchConfig, Statistic};
 use crate::directions::{Directions, Draw};
+use crate::kernels::pairs::{self, LaneKernel};
 use crate::kernels::radial::Radial;
 use crate::kernels::{
     Base, Clouds, Element, Scratch, mmd::ambient, one_direction, search::largest, sliced,
@@ -134,6 +135,8 @@ pub(crate) struct Lifted {
     pub lift: LiftConfig,
     /// The kernel on R^d of the lifts `exact` and `none`.
     pub radial: Option<Radial>,
+    /// The same in lanes, where it has such a form.
+    pub lanes: Option<LaneKernel>,
     pub dimension: usize,
 }
 
@@ -152,6 +155,14 @@ impl Lifted {
         found: Option<&mut [f32]>,
     ) -> f32 {
         SCRATCH.with_borrow_mut(|scratch| {
+            if let (Some(radial), Some(lanes)) = (&self.radial, &self.lanes) {
+                let (at_zero, statistic) = (radial.at(0.0).0, self.base.statistic());
+                let value = pairs::ambient(lanes, at_zero, statistic, element, scratch, gradient);
+                // Squares of very large coordinates leave f32; those pairs are computed in f64 below.
+                if value.is_finite() {
+                    return value as f32;
+                }
+            }
             if let Some(radial) = &self.radial {
                 scratch.load(element);
                 scratch.gradient.resize(gradient.len(), 0.0);
@@ -219,24 +230,7 @@ impl Lifted {
         for start in scratch.starts.chunks_exact_mut(self.dimension) {
             normalise(start);
         }
-        let Scratch {
-            line,
-            points,
-            search: own,
-            starts,
-            best,
-            ..
-        } = scratch;
-        largest(
-            self.base.as_ref(),
-            points,
-            starts,
-            search,
-            line,
-            own,
-            best,
-            self.dimension,
-        )
+        largest(self.base.as_ref(), search, self.dimension, scratch)
     }
 
     /// Checks lengths, finiteness and weights.
@@ -577,33 +571,35 @@ impl Divergence for Lifted {
 
         let base = self.base.as_ref();
         let mut gradient = vec![0.0; n * d];
+        if let Some(radial) = &self.radial {
+            let value = ambient(&scratch.points, d, radial, base.statistic(), &mut gradient);
+            return Ok(self.evaluation(value, Vec::new(), None, gradient));
+        }
+        let mut searched = None;
+        if let LiftConfig::Max { search } = &self.lift {
+            scratch.starts.extend_from_slice(directions);
+            scratch.starts.chunks_exact_mut(d).for_each(normalise);
+            let value = largest(base, search, d, &mut scratch);
+            searched = Some((value, scratch.best.clone()));
+        }
         let Scratch {
             line,
             points,
             projected,
             gradient_line,
-            search: own,
-            best,
             ..
         } = &mut scratch;
-        if let Some(radial) = &self.radial {
-            let value = ambient(points, d, radial, base.statistic(), &mut gradient);
-            return Ok(self.evaluation(value, Vec::new(), None, gradient));
-        }
-        if let LiftConfig::Max { search } = &self.lift {
-            let mut starts = directions.to_vec();
-            starts.chunks_exact_mut(d).for_each(normalise);
-            let value = largest(base, points, &starts, search, line, own, best, d);
+        if let Some((value, best)) = searched {
             one_direction(
                 base,
                 points,
-                best,
+                &best,
                 projected,
                 line,
                 gradient_line,
                 Some(&mut gradient),
             );
-            return Ok(self.evaluation(value, Vec::new(), Some(best.clone()), gradient));
+            return Ok(self.evaluation(value, Vec::new(), Some(best), gradient));
         }
         let per_direction: Vec<f64> = directions
             .chunks_exact(d)

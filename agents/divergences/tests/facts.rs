@@ -194,7 +194,7 @@ fn the_operator_contracts_as_far_as_the_theory_says() {
         let energy = mmd(KernelConfig::Energy { alpha: 1.5 }, uniform());
         assert!(ratio(&energy, &scalar, false) <= 0.9_f64.powf(1.5) * slack);
         // ‖Γ‖ = 0.9 (a rotation by 30° of diag(.9, .4)); 720 angles miss a maximum of W_p by less than 0.3 %.
-        let (sin, cos) = 0.5236_f64.sin_cos();
+        let (sin, cos) = std::f64::consts::FRAC_PI_6.sin_cos();
         let dense = [[0.9 * cos, -0.4 * sin], [0.9 * sin, 0.4 * cos]];
         for p in [1.0, 2.0] {
             assert!(ratio(&wasserstein(p, max_grid(720)), &dense, true) <= 0.9 * 1.003);

@@ -3,8 +3,8 @@
 //! Tolerances are those stated with the references: rounding of the projections (delta), and a few units of the last place.
 
 use pushforward_divergences::{
-    Clouds, Directions, Divergence, DivergenceConfig, KernelConfig, LiftConfig, Points, Shape,
-    Statistic, mean_coordinate_power,
+    Clouds, Directions, DivergenceConfig, KernelConfig, LiftConfig, Points, Shape, Statistic,
+    mean_coordinate_power,
 };
 use serde_json::Value;
 
@@ -391,10 +391,13 @@ fn mmd() {
     }
 }
 
+/// A divergence that waits for its lift.
+type WithLift = Box<dyn Fn(LiftConfig) -> DivergenceConfig>;
+
 #[test]
 fn max_sliced() {
     let ascent: LiftConfig = serde_json::from_str(
-        r#"{"kind": "max", "search": {"kind": "ascent", "starts": 32, "steps": 60}}"#,
+        r#"{"kind": "max", "search": {"kind": "ascent", "starts": 256, "steps": 60}}"#,
     )
     .expect("valid");
     let grid: LiftConfig =
@@ -403,17 +406,10 @@ fn max_sliced() {
     for value in &cases(include_str!("oracle/max_sliced.json")) {
         let mut case = Case::new(value);
         let mut rng = pushforward_envs::StreamRng::new(5, "starts", 0);
-        let starts = Directions::draw(Default::default(), 32, case.d, None, &mut rng);
+        let starts = Directions::draw(Default::default(), 256, case.d, None, &mut rng);
         case.directions = starts.values().iter().map(|&v| v.into()).collect();
         let expected = &value["expected"];
-        let mmd = |kernel| {
-            move |lift| DivergenceConfig::Mmd {
-                kernel,
-                statistic: None,
-                lift,
-            }
-        };
-        let checks: Vec<(&Value, Box<dyn Fn(LiftConfig) -> DivergenceConfig>)> = vec![
+        let checks: Vec<(&Value, WithLift)> = vec![
             (
                 &expected["w1"]["max_value"],
                 Box::new(|lift| DivergenceConfig::Wasserstein { p: 1.0, lift }),
@@ -425,11 +421,19 @@ fn max_sliced() {
             (&expected["cramer"]["max_value"], Box::new(cramer)),
             (
                 &expected["mmd"]["gauss_mix_1_10"]["max_mmd2_v"],
-                Box::new(|lift| mmd(KernelConfig::default())(lift)),
+                Box::new(|lift| DivergenceConfig::Mmd {
+                    kernel: KernelConfig::default(),
+                    statistic: None,
+                    lift,
+                }),
             ),
             (
                 &expected["mmd"]["multiquadric_h1"]["max_mmd2_v"],
-                Box::new(|lift| mmd(KernelConfig::Multiquadric { h: 1.0 })(lift)),
+                Box::new(|lift| DivergenceConfig::Mmd {
+                    kernel: KernelConfig::Multiquadric { h: 1.0 },
+                    statistic: None,
+                    lift,
+                }),
             ),
         ];
         for (reference, config) in checks {

@@ -1,7 +1,7 @@
 //! The Cramér distance ℓ2² = ∫ (F - G)² on the line.
 
 use super::line::{Line, LineScratch, append, sort};
-use super::{Base, Element, Scratch, cramer_fused};
+use super::{Base, Element, Scratch, fused};
 use crate::config::Statistic;
 
 /// ∫ (F - G)², with its V- or U-statistic.
@@ -45,7 +45,7 @@ impl Base for Cramer {
         scratch: &mut Scratch,
         gradient: &mut [f32],
     ) -> Option<f64> {
-        cramer_fused::sliced(self, element, directions, scratch, gradient)
+        fused::sliced(self, self, element, directions, scratch, gradient)
     }
 }
 

@@ -1,16 +1,29 @@
 //! Maximum mean discrepancy with a radial kernel, on the line and on R^d.
 
-use super::cramer::cramer;
+use super::cramer::{Cramer, cramer};
 use super::line::{Line, LineScratch};
+use super::pairs::{self, LaneKernel};
 use super::radial::Radial;
-use super::{Base, SampleBuffers};
+use super::{Base, Element, SampleBuffers, Scratch, fused};
 use crate::config::Statistic;
 
 /// E k(X,X') - 2 E k(X,Y) + E k(Y,Y') on the line.
 #[derive(Debug, Clone)]
 pub(crate) struct Mmd {
     pub kernel: Radial,
+    /// The same kernel in lanes, where it has such a form.
+    pub lanes: Option<LaneKernel>,
     pub statistic: Statistic,
+}
+
+impl Mmd {
+    pub fn new(kernel: Radial, statistic: Statistic) -> Self {
+        Self {
+            lanes: LaneKernel::new(&kernel),
+            kernel,
+            statistic,
+        }
+    }
 }
 
 impl Base for Mmd {
@@ -49,6 +62,39 @@ impl Base for Mmd {
             return twice * value;
         }
         mmd(line, 1, &self.kernel, self.statistic, gradient, gradient_y)
+    }
+
+    fn fused(
+        &self,
+        element: &Element<'_>,
+        directions: &[f32],
+        scratch: &mut Scratch,
+        gradient: &mut [f32],
+    ) -> Option<f64> {
+        match &self.kernel {
+            Radial::Gaussian { bandwidths } if fused::spectral::covers(bandwidths, element) => {
+                fused::sliced(self, self, element, directions, scratch, gradient)
+            }
+            Radial::Energy { alpha, scale } if *alpha == 1.0 => {
+                let cramer = Cramer {
+                    statistic: self.statistic,
+                };
+                let value = cramer.fused(element, directions, scratch, gradient)?;
+                gradient.iter_mut().for_each(|g| *g *= (2.0 * scale) as f32);
+                Some(2.0 * scale * value)
+            }
+            _ => None,
+        }
+        .or_else(|| {
+            let kernel = self.lanes.as_ref()?;
+            let at_zero = self.kernel.at(0.0).0;
+            let statistic = self.statistic;
+            let value = pairs::sliced(
+                kernel, at_zero, statistic, element, directions, scratch, gradient,
+            );
+            // Squares of very large coordinates leave f32: back to the f64 kernel.
+            value.is_finite().then_some(value)
+        })
     }
 
     #[cfg(feature = "tensor")]

@@ -1,10 +1,11 @@
 //! The divergences in pure Rust: samples on a line, samples in R^d, and the fused sliced value and gradient; no libtorch.
 
 pub(crate) mod cramer;
-pub(crate) mod cramer_fused;
+pub(crate) mod fused;
 pub(crate) mod line;
 pub(crate) mod mmd;
 pub(crate) mod network;
+pub(crate) mod pairs;
 pub(crate) mod radial;
 pub(crate) mod search;
 pub(crate) mod simd;
@@ -129,7 +130,8 @@ pub(crate) trait Base: Debug + Send + Sync {
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     pub line: LineScratch,
-    pub cramer: cramer_fused::CramerScratch,
+    pub fused: fused::FusedScratch,
+    pub pairs: pairs::PairsScratch,
     pub points: SampleBuffers,
     pub projected: SampleBuffers,
     pub search: search::SearchScratch,

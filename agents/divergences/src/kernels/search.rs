@@ -1,6 +1,6 @@
 //! The direction of largest divergence: projected gradient ascent on the sphere, or a grid of angles.
 
-use super::{Base, Line, LineScratch, SampleBuffers};
+use super::{Base, Line, LineScratch, SampleBuffers, Scratch};
 use crate::config::SearchConfig;
 
 /// Working memory of a search.
@@ -16,20 +16,28 @@ pub(crate) struct SearchScratch {
     current: Vec<f64>,
 }
 
-/// Fills `best` with the best direction found for one pair of clouds and gives its value.
+/// Fills `scratch.best` with the best direction found for the points in `scratch` and gives its value.
 ///
-/// `starts` holds rows of d numbers, each of length 1. An ascent moves along the gradient's tangent by an angle that is halved whenever the value
-/// does not climb, so the result is never below the best start.
+/// `scratch.starts` holds rows of d numbers, each of length 1. An ascent moves along the gradient's tangent by an angle that is halved whenever the
+/// value does not climb, so the result is never below the best start.
 pub(crate) fn largest(
     base: &dyn Base,
-    points: &SampleBuffers,
-    starts: &[f64],
     search: &SearchConfig,
-    line: &mut LineScratch,
-    scratch: &mut SearchScratch,
-    best: &mut Vec<f64>,
     dimension: usize,
+    scratch: &mut Scratch,
 ) -> f64 {
+    let Scratch {
+        line,
+        points,
+        search: own,
+        starts,
+        best,
+        ..
+    } = scratch;
+    // Stands where no value is a number, for points whose projections overflow.
+    best.clear();
+    best.resize(dimension, 0.0);
+    best[0] = 1.0;
     let mut best_value = f64::NEG_INFINITY;
     let mut offer = |value: f64, direction: &[f64]| {
         if value > best_value {
@@ -41,12 +49,12 @@ pub(crate) fn largest(
     if let SearchConfig::Grid { angles } = search {
         for k in 0..*angles {
             let (sin, cos) = (k as f64 * std::f64::consts::PI / *angles as f64).sin_cos();
-            let value = slope_along(base, points, &[cos, sin], line, scratch, false);
+            let value = slope_along(base, points, &[cos, sin], line, own, false);
             offer(value, &[cos, sin]);
         }
     }
     for start in starts.chunks_exact(dimension) {
-        let mut value = slope_along(base, points, start, line, scratch, true);
+        let mut value = slope_along(base, points, start, line, own, true);
         let SearchConfig::Ascent {
             steps, step_size, ..
         } = search
@@ -54,26 +62,26 @@ pub(crate) fn largest(
             offer(value, start);
             continue;
         };
-        scratch.current.clear();
-        scratch.current.extend_from_slice(start);
-        std::mem::swap(&mut scratch.slope, &mut scratch.trial_slope);
+        own.current.clear();
+        own.current.extend_from_slice(start);
+        std::mem::swap(&mut own.slope, &mut own.trial_slope);
         let mut angle = *step_size;
         for _ in 0..*steps {
-            if !tangent_step(scratch, angle) {
+            if !tangent_step(own, angle) {
                 break;
             }
-            let trial = std::mem::take(&mut scratch.trial);
-            let trial_value = slope_along(base, points, &trial, line, scratch, true);
-            scratch.trial = trial;
+            let trial = std::mem::take(&mut own.trial);
+            let trial_value = slope_along(base, points, &trial, line, own, true);
+            own.trial = trial;
             if trial_value > value {
                 value = trial_value;
-                std::mem::swap(&mut scratch.current, &mut scratch.trial);
-                std::mem::swap(&mut scratch.slope, &mut scratch.trial_slope);
+                std::mem::swap(&mut own.current, &mut own.trial);
+                std::mem::swap(&mut own.slope, &mut own.trial_slope);
             } else {
                 angle *= 0.5;
             }
         }
-        offer(value, &scratch.current);
+        offer(value, &own.current);
     }
     best_value
 }
@@ -86,12 +94,11 @@ fn tangent_step(scratch: &mut SearchScratch, angle: f64) -> bool {
         trial,
         ..
     } = scratch;
-    // After a step `slope` belongs to `current`: see the swaps above.
     let along: f64 = slope.iter().zip(current.iter()).map(|(g, t)| g * t).sum();
     trial.clear();
     trial.extend(slope.iter().zip(current.iter()).map(|(g, t)| g - along * t));
     let norm = trial.iter().map(|v| v * v).sum::<f64>().sqrt();
-    if !(norm > 1e-300) {
+    if norm.is_nan() || norm < 1e-300 {
         return false;
     }
     let (sin, cos) = angle.sin_cos();

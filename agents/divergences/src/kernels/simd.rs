@@ -26,6 +26,8 @@ pub(crate) trait Simd: Copy {
     fn add(self, a: Self::F, b: Self::F) -> Self::F;
     fn sub(self, a: Self::F, b: Self::F) -> Self::F;
     fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    fn sqrt(self, a: Self::F) -> Self::F;
     /// The smaller, or `b` where one of them is NaN.
     fn min(self, a: Self::F, b: Self::F) -> Self::F;
     /// The larger, or `b` where one of them is NaN.
@@ -48,10 +50,10 @@ pub(crate) trait Simd: Copy {
     fn to_float(self, a: Self::I) -> Self::F;
     /// Towards zero; |a| must be below 2^31.
     fn to_int(self, a: Self::F) -> Self::I;
-    /// Bits as they are.
+    /// The same bits.
     fn bits(self, a: Self::F) -> Self::I;
-    /// Bits as they are.
-    fn from_bits(self, a: Self::I) -> Self::F;
+    /// The same bits.
+    fn float_of_bits(self, a: Self::I) -> Self::F;
 }
 
 /// Plain Rust.
@@ -103,6 +105,12 @@ impl Simd for Portable {
     fn mul(self, a: Self::F, b: Self::F) -> Self::F {
         lanewise!(a, b, |x, y| x * y)
     }
+    fn div(self, a: Self::F, b: Self::F) -> Self::F {
+        lanewise!(a, b, |x, y| x / y)
+    }
+    fn sqrt(self, a: Self::F) -> Self::F {
+        a.map(f32::sqrt)
+    }
     fn min(self, a: Self::F, b: Self::F) -> Self::F {
         lanewise!(a, b, |x, y| if x < y { x } else { y })
     }
@@ -151,7 +159,7 @@ impl Simd for Portable {
     fn bits(self, a: Self::F) -> Self::I {
         a.map(f32::to_bits)
     }
-    fn from_bits(self, a: Self::I) -> Self::F {
+    fn float_of_bits(self, a: Self::I) -> Self::F {
         a.map(f32::from_bits)
     }
 }
@@ -204,6 +212,8 @@ mod avx2 {
             add(a: __m256, b: __m256) -> __m256 = _mm256_add_ps(a, b);
             sub(a: __m256, b: __m256) -> __m256 = _mm256_sub_ps(a, b);
             mul(a: __m256, b: __m256) -> __m256 = _mm256_mul_ps(a, b);
+            div(a: __m256, b: __m256) -> __m256 = _mm256_div_ps(a, b);
+            sqrt(a: __m256) -> __m256 = _mm256_sqrt_ps(a);
             min(a: __m256, b: __m256) -> __m256 = _mm256_min_ps(a, b);
             max(a: __m256, b: __m256) -> __m256 = _mm256_max_ps(a, b);
             select(mask: __m256i, a: __m256, b: __m256) -> __m256 = _mm256_blendv_ps(b, a, _mm256_castsi256_ps(mask));
@@ -220,7 +230,7 @@ mod avx2 {
             to_float(a: __m256i) -> __m256 = _mm256_cvtepi32_ps(a);
             to_int(a: __m256) -> __m256i = _mm256_cvttps_epi32(a);
             bits(a: __m256) -> __m256i = _mm256_castps_si256(a);
-            from_bits(a: __m256i) -> __m256 = _mm256_castsi256_ps(a);
+            float_of_bits(a: __m256i) -> __m256 = _mm256_castsi256_ps(a);
         }
     }
 }

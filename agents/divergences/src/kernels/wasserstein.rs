@@ -1,7 +1,8 @@
 //! The Wasserstein distance W_p^p on the line.
 
-use super::Base;
+use super::fused::wasserstein::Coupling;
 use super::line::{Line, LineScratch, sort_into};
+use super::{Base, Element, Scratch, fused};
 
 /// ∫_0^1 |F⁻¹(u) - G⁻¹(u)|^p du.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +32,26 @@ impl Base for Wasserstein {
             couple(line, scratch, gradient, gradient_y, |u| {
                 (u.abs().powf(p), p * u.abs().powf(p - 1.0) * sign(u))
             })
+        }
+    }
+
+    fn fused(
+        &self,
+        element: &Element<'_>,
+        directions: &[f32],
+        scratch: &mut Scratch,
+        gradient: &mut [f32],
+    ) -> Option<f64> {
+        let (n, m) = element.sizes();
+        if !self.has_fused(n, m) {
+            return None;
+        }
+        if self.p == 1.0 {
+            let kernel = Coupling::<false>;
+            fused::sliced(&kernel, self, element, directions, scratch, gradient)
+        } else {
+            let kernel = Coupling::<true>;
+            fused::sliced(&kernel, self, element, directions, scratch, gradient)
         }
     }
 
