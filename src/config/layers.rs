@@ -1,6 +1,6 @@
 //! Layers of settings: a preset, files and `--set`, merged as TOML tables, each leaf with the place it came from.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -12,12 +12,14 @@ use crate::failure::Failure;
 
 /// Settings merged from several sources, later ones on top.
 ///
-/// Tables merge key by key. A layer that changes the `kind` of a section, or the `name` of the section `env`, replaces that section:
-/// settings of another kind mean nothing to the new one.
+/// Tables merge key by key. Where a layer changes the `kind` of a section, or the `name` of the section `env`, the settings below it stay if
+/// the new kind knows them too, and are dropped if not.
 #[derive(Clone, Debug, Default)]
 pub struct Layers {
     table: Table,
     origins: BTreeMap<String, String>,
+    /// Settings that were made for another kind of their section.
+    stale: BTreeSet<String>,
 }
 
 impl Layers {
@@ -92,42 +94,26 @@ impl Layers {
     /// # Errors
     /// [`Failure::Input`] naming the section, the key, what was expected, the nearest match and where the setting came from.
     pub fn resolve<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        serde_path_to_error::deserialize(Value::Table(self.table.clone())).map_err(|error| {
+        let mut table = self.table.clone();
+        loop {
+            let error = match serde_path_to_error::deserialize(Value::Table(table.clone())) {
+                Ok(settings) => return Ok(settings),
+                Err(error) => error,
+            };
             let path = error.path().to_string();
             let path = if path == "." { String::new() } else { path };
-            let text = error.inner().message().to_owned();
-            let path = self.blame::<T>(path, &text);
-            Failure::input(message::describe(&path, &text, |path| self.origin(path)))
-        })
-    }
-
-    /// The path of the setting that `message` is about.
-    ///
-    /// Serde buffers tagged and flattened sections and so loses the path inside them; the culprit is the one entry without
-    /// which the message changes.
-    fn blame<T: DeserializeOwned>(&self, path: String, message: &str) -> String {
-        if message.starts_with("unknown field") || message.starts_with("missing field") {
-            return path;
-        }
-        let Some(section) = lookup(&self.table, &path).and_then(Value::as_table) else {
-            return path;
-        };
-        let suspects = section
-            .keys()
-            .filter(|key| *key != "kind" && *key != "name");
-        for key in suspects {
-            let suspect = join(&path, key);
-            let mut trial = self.table.clone();
-            remove(&mut trial, &suspect);
-            let same = matches!(
-                T::deserialize(Value::Table(trial)),
-                Err(error) if error.message() == message
-            );
-            if !same {
-                return self.blame::<T>(suspect, message);
+            let text = error.inner().message();
+            let culprit = culprit::<T>(&table, path, text);
+            let within =
+                |stale: &&String| culprit == **stale || culprit.starts_with(&format!("{stale}."));
+            match self.stale.iter().find(within) {
+                Some(stale) if lookup(&table, stale).is_some() => remove(&mut table, stale),
+                _ => {
+                    let line = message::describe(&culprit, text, |path| self.origin(path));
+                    return Err(Failure::input(line));
+                }
             }
         }
-        path
     }
 
     fn origin(&self, path: &str) -> Option<String> {
@@ -141,7 +127,10 @@ impl Layers {
     }
 
     fn merge(&mut self, table: Table, origins: BTreeMap<String, String>) {
-        merge_tables(&mut self.table, table, "");
+        merge_tables(&mut self.table, table, "", &mut self.stale);
+        let within = |stale: &str, key: &str| key == stale || key.starts_with(&format!("{stale}."));
+        self.stale
+            .retain(|stale| !origins.keys().any(|key| within(stale, key)));
         self.origins.extend(origins);
     }
 }
@@ -156,18 +145,53 @@ fn parse_value(text: &str) -> Value {
         .unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
-fn merge_tables(base: &mut Table, top: Table, path: &str) {
+/// The path of the setting that `message` is about.
+///
+/// Serde buffers tagged and flattened sections and so loses the path inside them; the culprit is the one entry without
+/// which the message changes.
+fn culprit<T: DeserializeOwned>(table: &Table, path: String, message: &str) -> String {
+    if message.starts_with("unknown field") {
+        let key = message.split('`').nth(1).unwrap_or_default();
+        let complete = path == key || path.ends_with(&format!(".{key}"));
+        return if complete { path } else { join(&path, key) };
+    }
+    if message.starts_with("missing field") {
+        return path;
+    }
+    let Some(section) = lookup(table, &path).and_then(Value::as_table) else {
+        return path;
+    };
+    for key in section
+        .keys()
+        .filter(|key| *key != "kind" && *key != "name")
+    {
+        let suspect = join(&path, key);
+        let mut trial = table.clone();
+        remove(&mut trial, &suspect);
+        let same = matches!(
+            T::deserialize(Value::Table(trial)),
+            Err(error) if error.message() == message
+        );
+        if !same {
+            return culprit::<T>(table, suspect, message);
+        }
+    }
+    path
+}
+
+fn merge_tables(base: &mut Table, top: Table, path: &str, stale: &mut BTreeSet<String>) {
     let tag = if path == "env" { "name" } else { "kind" };
     if let (Some(old), Some(new)) = (base.get(tag), top.get(tag))
         && old != new
         && !path.is_empty()
     {
-        base.clear();
+        let siblings = base.keys().filter(|key| *key != tag);
+        stale.extend(siblings.map(|key| join(path, key)));
     }
     for (key, value) in top {
         match (base.get_mut(&key), value) {
             (Some(Value::Table(old)), Value::Table(new)) => {
-                merge_tables(old, new, &join(path, &key));
+                merge_tables(old, new, &join(path, &key), stale);
             }
             (_, value) => {
                 base.insert(key, value);
@@ -263,8 +287,24 @@ mod tests {
     #[derive(Debug, Deserialize, PartialEq)]
     #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
     enum Lift {
-        Uniform { directions: usize },
-        Max { starts: usize, steps: usize },
+        Uniform {
+            directions: usize,
+        },
+        Max {
+            starts: usize,
+            steps: usize,
+            #[serde(default)]
+            search: Option<Search>,
+        },
+        Random {
+            starts: usize,
+        },
+    }
+
+    #[derive(Debug, Deserialize, PartialEq)]
+    #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+    enum Search {
+        Grid { angles: usize },
     }
 
     fn layers(text: &str) -> Layers {
@@ -294,6 +334,22 @@ mod tests {
     }
 
     #[test]
+    fn another_kind_keeps_what_it_knows_and_drops_the_rest() {
+        let mut layers = layers(
+            "agent.lift = { kind = \"max\", starts = 5, steps = 6, search = { kind = \"grid\", angles = 3 } }\n",
+        );
+        layers.set(&["agent.lift.kind=random".into()]).unwrap();
+        let run: Run = layers.resolve().unwrap();
+        assert_eq!(run.agent.lift, Some(Lift::Random { starts: 5 }));
+        // Said again on top, a setting that the kind does not know is a mistake.
+        layers.set(&["agent.lift.steps=6".into()]).unwrap();
+        assert_eq!(
+            complaint(&layers),
+            "[agent.lift] unknown key `steps`, expected one of: starts (--set agent.lift.steps=6)"
+        );
+    }
+
+    #[test]
     fn another_kind_replaces_its_section_whatever_the_order_of_the_assignments() {
         let mut layers = layers("agent.lift = { kind = \"uniform\", directions = 5 }\n");
         layers
@@ -308,7 +364,8 @@ mod tests {
             run.agent.lift,
             Some(Lift::Max {
                 starts: 2,
-                steps: 4
+                steps: 4,
+                search: None
             })
         );
     }

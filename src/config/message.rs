@@ -2,15 +2,13 @@
 
 use crate::failure::suggestion;
 
-/// Describes a deserialisation message about the setting at the dotted `path` (empty for the root); `origin` tells where a dotted path
-/// was set.
+/// Describes a deserialisation message about the setting at the dotted `path` (empty for the root, ending in the key itself where that is
+/// unknown); `origin` tells where a dotted path was set.
 pub fn describe(path: &str, message: &str, origin: impl Fn(&str) -> Option<String>) -> String {
     let mut quoted = message.split('`').skip(1).step_by(2);
     let word = quoted.next().unwrap_or_default();
-    // The path of an unknown key ends with that key, except inside tagged sections, where serde loses it.
     let path = match message.strip_prefix("unknown field") {
-        Some(_) if path == word => "",
-        Some(_) => path.strip_suffix(&format!(".{word}")).unwrap_or(path),
+        Some(_) => path.rsplit_once('.').map_or("", |(section, _)| section),
         None => path,
     };
     let place = |key: &str| {

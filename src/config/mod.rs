@@ -2,5 +2,7 @@
 
 mod layers;
 mod message;
+mod run;
 
 pub use layers::Layers;
+pub use run::{CheckpointConfig, LogConfig, RunConfig, TrainConfig, read, resolve};

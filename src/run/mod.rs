@@ -4,7 +4,9 @@ mod aggregate;
 mod folder;
 mod observer;
 pub mod pictures;
+mod session;
 
 pub use aggregate::{aggregate, parse_seeds};
 pub use folder::{RunFolder, next_free};
 pub use observer::{Recorder, Trainable, write_evaluation};
+pub use session::{Ending, Session};

@@ -1,0 +1,227 @@
+//! Whole runs through the command line.
+
+mod common;
+
+use common::{SMALL, Workplace};
+use std::path::Path;
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+#[test]
+fn a_run_leaves_everything_and_its_config_repeats_it() {
+    let place = Workplace::new();
+    place.train(
+        "chain-exclusive",
+        "first",
+        &["--seed", "3", "--threads", "1"],
+    );
+    let first = place.path().join("first");
+    for file in [
+        "config.toml",
+        "metrics.jsonl",
+        "timing.jsonl",
+        "events.out.tfevents.pushforward",
+        "checkpoints/step-000000000008/manifest.json",
+        "eval/step-000000000008.json",
+        "plots/joint-law.png",
+        "plots/joint-law.svg",
+        "plots/error.png",
+        "plots/loss.svg",
+    ] {
+        assert!(first.join(file).exists(), "{file}");
+    }
+    place.succeed(&[
+        "train",
+        "first/config.toml",
+        "--out",
+        "second",
+        "--quiet",
+        "--threads",
+        "2",
+    ]);
+    let second = place.path().join("second");
+    assert_eq!(
+        read(&first.join("config.toml")),
+        read(&second.join("config.toml"))
+    );
+    assert_eq!(
+        read(&first.join("metrics.jsonl")),
+        read(&second.join("metrics.jsonl"))
+    );
+    for file in [
+        "tensors.safetensors",
+        "state.json",
+        "replay.bin",
+        "manifest.json",
+    ] {
+        let bytes =
+            |run: &Path| std::fs::read(run.join("checkpoints/step-000000000008").join(file));
+        assert!(
+            bytes(&first).unwrap() == bytes(&second).unwrap(),
+            "{file} differs"
+        );
+    }
+}
+
+#[test]
+fn a_resumed_run_equals_an_unbroken_one() {
+    let place = Workplace::new();
+    place.train("chain-exclusive", "whole", &[]);
+    place.train("chain-exclusive", "broken", &[]);
+    let broken = place.path().join("broken");
+    // As if killed after the checkpoint at update 4 and a few rows more.
+    std::fs::remove_dir_all(broken.join("checkpoints/step-000000000008")).unwrap();
+    place.succeed(&["resume", "broken", "--quiet"]);
+    let whole = place.path().join("whole");
+    for file in ["metrics.jsonl", "eval/step-000000000008.json"] {
+        assert_eq!(read(&whole.join(file)), read(&broken.join(file)), "{file}");
+    }
+    for file in ["tensors.safetensors", "state.json", "replay.bin"] {
+        let bytes =
+            |run: &Path| std::fs::read(run.join("checkpoints/step-000000000008").join(file));
+        assert!(
+            bytes(&whole).unwrap() == bytes(&broken).unwrap(),
+            "{file} differs"
+        );
+    }
+}
+
+#[test]
+fn evaluating_again_gives_the_same_figures_and_export_the_same_laws() {
+    let place = Workplace::new();
+    place.train("chain-exclusive", "run", &[]);
+    let file = place.path().join("run/eval/step-000000000008.json");
+    let figures = read(&file);
+    std::fs::remove_file(&file).unwrap();
+    let told = place.succeed(&["eval", "run"]);
+    assert!(told.contains("ratio_to_floor"), "{told}");
+    assert_eq!(read(&file), figures);
+    place.succeed(&["export", "run", "--out", "exported", "--quiet"]);
+    let csv = read(&place.path().join("exported/truth_0.csv"));
+    // A header and 512 samples.
+    assert_eq!(csv.lines().count(), 513);
+    assert!(place.path().join("exported/laws.npz").exists());
+}
+
+#[test]
+fn a_damaged_checkpoint_is_skipped_and_another_configuration_refused() {
+    let place = Workplace::new();
+    place.train("chain-exclusive", "run", &[]);
+    let newest = place.path().join("run/checkpoints/step-000000000008");
+    for text in ["", "text"] {
+        std::fs::write(newest.join("tensors.safetensors"), text).unwrap();
+        let output = place.run(&["eval", "run"]);
+        let warning = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{warning}");
+        assert!(
+            warning.contains("step-000000000008") && warning.contains("skipped"),
+            "{warning}"
+        );
+    }
+    let config = place.path().join("run/config.toml");
+    let changed = read(&config).replace("updates = 8", "updates = 12");
+    std::fs::write(&config, changed).unwrap();
+    place.refuse(&["resume", "run"], &["another configuration"]);
+}
+
+#[test]
+fn a_run_is_not_overwritten_unless_told() {
+    let place = Workplace::new();
+    place.train("chain-exclusive", "run", &[]);
+    let mut arguments = vec!["train", "chain-exclusive", "--out", "run"];
+    arguments.extend(SMALL);
+    place.refuse(&arguments, &["not empty", "--force", "resume"]);
+    place.train("chain-exclusive", "run", &["--force"]);
+}
+
+#[test]
+fn several_seeds_are_put_together() {
+    let place = Workplace::new();
+    place.train("chain-exclusive", "many", &["--seeds", "1..3"]);
+    let text = read(&place.path().join("many/aggregate.json"));
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["seeds"], serde_json::json!([1, 2]));
+    let values = &read["figures"]["evaluate/ratio_to_floor"]["values"];
+    assert_eq!(values.as_array().map(Vec::len), Some(2), "{text}");
+    assert!(place.path().join("many/plots/loss.png").exists());
+    assert!(place.path().join("many/seed-2/config.toml").exists());
+}
+
+#[test]
+fn every_preset_runs_for_a_few_updates() {
+    let place = Workplace::new();
+    let presets = place.succeed(&["list", "presets"]);
+    let names: Vec<&str> = presets
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    assert!(names.len() >= 10);
+    for name in names {
+        place.train(name, name, &["--set=agent.batch_size=8"]);
+        let control = read(&place.path().join(name).join("config.toml")).contains("epsilon");
+        let gif = place.path().join(name).join("plots/episode.gif");
+        let drawn = name.starts_with("maze") || name.starts_with("cartpole");
+        assert_eq!(gif.exists(), control && drawn, "{name}");
+    }
+}
+
+#[test]
+fn the_listing_and_the_resolved_configuration_are_printed() {
+    let place = Workplace::new();
+    let listing = place.succeed(&["list"]);
+    for word in [
+        "chain",
+        "maze/exclusive",
+        "sdrl",
+        "cramer",
+        "uniform",
+        "maze-exclusive",
+    ] {
+        assert!(listing.contains(word), "{word}");
+    }
+    let shown = place.succeed(&["show-config", "chain-exclusive", "--seed", "9"]);
+    assert!(shown.contains("seed = 9"));
+    let file = place.file("shown.toml", &shown);
+    assert_eq!(place.succeed(&["show-config", &file]), shown);
+    assert!(
+        place
+            .succeed(&["completions", "bash"])
+            .contains("pushforward")
+    );
+    let doctor = place.succeed(&["doctor"]);
+    assert!(doctor.contains("needed 2.13.0, found 2.13.0"), "{doctor}");
+}
+
+#[test]
+fn divergences_of_two_clouds_are_printed() {
+    let place = Workplace::new();
+    let x = place.file("x.csv", "0\n1\n");
+    let y = place.file("y.csv", "0\n3\n");
+    // Sorted pairs (0, 0) and (1, 3): mean square (0 + 4)/2 = 2.
+    let text = place.succeed(&[
+        "divergence",
+        &x,
+        &y,
+        "--kind",
+        "wasserstein",
+        "--p",
+        "2",
+        "--json",
+    ]);
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["value"], 2.0);
+    assert_eq!(read["root"], 2.0_f64.sqrt());
+    // F - G is 1/2 on [1, 3) and 0 elsewhere: 2 · 1/4.
+    let text = place.succeed(&["divergence", &x, &y]);
+    assert!(text.contains("0.5"), "{text}");
+    // In the plane, along given axes: the mean of both coordinates' values.
+    let x = place.file("x2.csv", "0,0\n1,0\n");
+    let y = place.file("y2.csv", "0,0\n3,0\n");
+    let axes = place.file("axes.csv", "1,0\n0,2\n");
+    let text = place.succeed(&["divergence", &x, &y, "--directions-file", &axes, "--json"]);
+    let read: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(read["value"], 0.25);
+    assert_eq!(read["per_direction"], serde_json::json!([0.5, 0.0]));
+}
