@@ -366,6 +366,7 @@ impl DivergenceConfig {
         Ok(Lifted {
             base,
             lift: self.lift().clone(),
+            fast: radial.as_ref().map(Radial::tabulated),
             lanes: radial.as_ref().and_then(LaneKernel::new),
             radial,
             dimension,

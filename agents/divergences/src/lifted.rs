@@ -135,6 +135,8 @@ pub(crate) struct Lifted {
     pub lift: LiftConfig,
     /// The kernel on R^d of the lifts `exact` and `none`.
     pub radial: Option<Radial>,
+    /// The same, fast to evaluate.
+    pub fast: Option<Radial>,
     /// The same in lanes, where it has such a form.
     pub lanes: Option<LaneKernel>,
     pub dimension: usize,
@@ -163,7 +165,7 @@ impl Lifted {
                     return value as f32;
                 }
             }
-            if let Some(radial) = &self.radial {
+            if let Some(radial) = &self.fast {
                 scratch.load(element);
                 scratch.gradient.resize(gradient.len(), 0.0);
                 let Scratch {

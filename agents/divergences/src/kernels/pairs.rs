@@ -66,12 +66,11 @@ impl LaneKernel {
         }
     }
 
-    /// k and dk/ds; at s = 0 the derivative counts as 0 where k has a kink.
+    /// k and dk/ds; at s = 0 the derivative counts as 0 where k has a kink. `powers` is room for the terms of a mixture.
     #[inline(always)]
-    fn at<S: Simd>(&self, s: S, squared: S::F) -> (S::F, S::F) {
+    fn at<S: Simd>(&self, s: S, squared: S::F, powers: &mut [S::F; MOST_TERMS]) -> (S::F, S::F) {
         match self {
             Self::Gaussian(terms) => {
-                let mut powers = [s.splat(0.0); MOST_TERMS];
                 let (mut value, mut slope) = (s.splat(0.0), s.splat(0.0));
                 for (i, term) in terms.iter().enumerate() {
                     let e = match term.power {
@@ -376,6 +375,7 @@ fn one_row<S: Simd>(
             *row = Row::default();
         }
     }
+    let mut powers = [s.splat(0.0); MOST_TERMS];
     let mut value = s.splat(0.0);
     for group in groups {
         let columns = &others.points[group * dimension..(group + 1) * dimension];
@@ -385,7 +385,7 @@ fn one_row<S: Simd>(
             squared = s.add(squared, s.mul(difference, difference));
         }
         let weight = s.load(&others.weights[group]);
-        let (k, slope) = kernel.at(s, squared);
+        let (k, slope) = kernel.at(s, squared, &mut powers);
         value = s.add(value, s.mul(weight, k));
         if let Some(sums) = sums.as_deref_mut() {
             let push = s.mul(weight, slope);

@@ -13,6 +13,8 @@ pub(crate) enum Radial {
     Energy { alpha: f64, scale: f64 },
     /// exp(-√s/h).
     Laplace { h: f64 },
+    /// Another kernel by interpolation.
+    Table(Box<Table>),
     /// Σ_h 1F1(½; d/2; -s/h): the mean of exp(-(θ·v)²/h) over θ, s = ‖v‖².
     Kummer {
         bandwidths: Vec<f64>,
@@ -59,6 +61,7 @@ impl Radial {
                 let e = (-root / h).exp();
                 (e, -0.5 * e / (h * root))
             }
+            Self::Table(table) => table.at(s),
             Self::Kummer {
                 bandwidths,
                 half_dimension: b,
@@ -70,6 +73,17 @@ impl Radial {
                 }
                 (value, slope)
             }
+        }
+    }
+
+    /// The same kernel in a form that is fast to evaluate, to 1e-8 of its largest value.
+    pub fn tabulated(&self) -> Self {
+        match self {
+            Self::Kummer { bandwidths, .. } => {
+                let smallest = bandwidths.iter().fold(f64::INFINITY, |a, &h| a.min(h));
+                Self::Table(Box::new(Table::new(self.clone(), smallest)))
+            }
+            _ => self.clone(),
         }
     }
 
@@ -94,7 +108,7 @@ impl Radial {
 impl Radial {
     /// Whether the kernel can be written with tensor operations.
     pub fn has_tensor_form(&self) -> bool {
-        !matches!(self, Self::Kummer { .. })
+        !matches!(self, Self::Kummer { .. } | Self::Table(_))
     }
 
     /// k of a tensor of squared distances; where k has a kink at 0 its gradient there is 0.
@@ -122,7 +136,7 @@ impl Radial {
             Self::Laplace { h } => {
                 with_zeros(&|s| s.f_sqrt()?.f_mul_scalar(-1.0 / h)?.f_exp(), 1.0)
             }
-            Self::Kummer { .. } => Err(tch::TchError::Kind(
+            Self::Kummer { .. } | Self::Table(_) => Err(tch::TchError::Kind(
                 "the closed form of a Gaussian kernel has no tensor form".into(),
             )),
         }
@@ -171,6 +185,51 @@ impl Radial {
         own(x)?
             .f_add(&own(y)?)?
             .f_sub(&pairs(x, y)?.f_mul_scalar(2.0)?)
+    }
+}
+
+/// A smooth kernel by cubic Hermite interpolation in v = ln(1 + s/unit).
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Table {
+    kernel: Radial,
+    unit: f64,
+    /// k and its change over one interval of v, at each node.
+    nodes: Vec<[f64; 2]>,
+}
+
+impl Table {
+    /// Nodes per unit of v.
+    const DENSITY: f64 = 128.0;
+    /// Largest v of the table; farther apart the kernel itself is evaluated.
+    const LARGEST: usize = 24;
+
+    fn new(kernel: Radial, unit: f64) -> Self {
+        let nodes = (0..=Self::LARGEST * Self::DENSITY as usize + 1)
+            .map(|i| {
+                let v = i as f64 / Self::DENSITY;
+                let (k, slope) = kernel.at(unit * v.exp_m1());
+                [k, slope * unit * v.exp() / Self::DENSITY]
+            })
+            .collect();
+        Self {
+            kernel,
+            unit,
+            nodes,
+        }
+    }
+
+    fn at(&self, s: f64) -> (f64, f64) {
+        let place = (s / self.unit).ln_1p() * Self::DENSITY;
+        let index = place as usize;
+        let (Some([a, da]), Some([b, db])) = (self.nodes.get(index), self.nodes.get(index + 1))
+        else {
+            return self.kernel.at(s);
+        };
+        let t = place - index as f64;
+        let (bend, twist) = (3.0 * (b - a) - 2.0 * da - db, 2.0 * (a - b) + da + db);
+        let value = a + t * (da + t * (bend + t * twist));
+        let change = da + t * (2.0 * bend + t * 3.0 * twist);
+        (value, change * Self::DENSITY / (self.unit + s))
     }
 }
 
@@ -239,6 +298,27 @@ mod tests {
                 assert!(
                     (below / above - 1.0).abs() < 1e-8,
                     "{d} {a}: {below} {above}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn tables_agree_with_their_kernels() {
+        for half_dimension in [1.0, 1.5, 4.0] {
+            let kernel = Radial::Kummer {
+                bandwidths: vec![0.5, 3.0, 40.0],
+                half_dimension,
+            };
+            let table = kernel.tabulated();
+            for i in 0..2000 {
+                let s = (f64::from(i) * 0.01).exp_m1();
+                let ((k, slope), (fast, fast_slope)) = (kernel.at(s), table.at(s));
+                assert!((k - fast).abs() < 1e-8, "{s}: {k} {fast}");
+                // Per relative change of s.
+                assert!(
+                    (slope - fast_slope).abs() * (s + 0.5) < 1e-6,
+                    "{s}: {slope} {fast_slope}"
                 );
             }
         }
