@@ -10,6 +10,7 @@ use pushforward_core::{
 use pushforward_envs::{
     Discount, DiscountConfig, DiskCache, Env, EnvSpec, Outcome, Picture, Policy, StreamRng,
     ground_truth::{ReturnLaw, cached_ground_truth},
+    optimal::constraint_optimum,
     probe::{ProbeState, probe_set},
 };
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ use serde_json::json;
 use crate::{
     actor::SdrlActor,
     experiment::Setup,
-    law::{Cloud, Figures, law_figures},
+    law::{Cloud, Figures, law_figures, ratio_to_floor},
     learner::{Learner, Rule},
     utility::Utility,
 };
@@ -80,6 +81,8 @@ pub struct Judge {
     cache: DiskCache,
     /// Floors of the start state, one for each action, once they are known.
     floors: Vec<Figures>,
+    /// Best possible probability of meeting the environment's constraints, where it can be computed.
+    optimum: Option<f64>,
 }
 
 /// Figures of one state, by action.
@@ -127,6 +130,9 @@ impl Judge {
             cache: DiskCache::new(&config.cache),
             learning: learning.clone(),
             floors: Vec::new(),
+            optimum: constraint_optimum(&setup.env, &spec.constraints, &discount)
+                .ok()
+                .map(|optimum| optimum.probability),
             spec,
             discount,
         })
@@ -224,7 +230,7 @@ impl Judge {
             }
             all.push(StateFigures {
                 state,
-                ratio_to_floor: ratio(&learned, &floor),
+                ratio_to_floor: ratio_to_floor(&learned, &floor),
                 learned,
                 floor,
             });
@@ -280,7 +286,7 @@ impl Judge {
             }
             put(
                 format!("evaluate/{action}/ratio_to_floor"),
-                figures.sliced_cramer / floor.sliced_cramer,
+                ratio_to_floor(&[*figures], &[*floor]).sliced_cramer,
             );
         }
         if all.len() > 1 {
@@ -364,6 +370,9 @@ impl Judge {
         let constrained = !self.spec.constraints.is_empty();
         if constrained {
             put(tag::EVALUATE_CONSTRAINTS_MET.into(), met);
+            if let Some(optimum) = self.optimum {
+                put("evaluate/constraints_met_optimum".into(), optimum);
+            }
         }
         let returns: Vec<f32> = episodes
             .iter()
@@ -404,6 +413,7 @@ impl Judge {
         evaluation.report = json!({
             "discount": self.discount.matrix(),
             "seed": setup.eval.seed,
+            "constraints_met_optimum": self.optimum,
             "episodes": episodes,
         });
         if last {
@@ -454,12 +464,3 @@ impl Judge {
 
 /// Most frames of a filmed episode.
 const FILM_FRAMES: usize = 500;
-
-/// Σ_actions figure / Σ_actions floor, for each figure.
-fn ratio(learned: &[Figures], floor: &[Figures]) -> Figures {
-    let (learned, floor) = (
-        Figures::mean(learned).to_array(),
-        Figures::mean(floor).to_array(),
-    );
-    Figures::from_array(std::array::from_fn(|index| learned[index] / floor[index]))
-}

@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 use rand::Rng as _;
 
+use super::shadow::sort;
 use super::*;
 
 fn equal(points: &[f32]) -> Cloud<'_> {
@@ -179,6 +180,19 @@ fn the_max_slice_is_found_in_many_dimensions() {
     let figures = law_figures(&reference, dim, &[equal(&cloud)])[0];
     close(figures.max_sliced_wasserstein_1, 2.0, 0.06);
     assert!(figures.max_sliced_wasserstein_1 > 2.0 * figures.sliced_wasserstein_1);
+}
+
+#[test]
+fn ratios_are_of_sums_and_finite() {
+    let figures = |value: f64| Figures::from_array([value, 0.0, value, 0.0, 1.0, 0.0, 0.0, 0.0]);
+    let ratio = ratio_to_floor(&[figures(1.0), figures(4.0)], &[figures(8.0), figures(2.0)]);
+    // (1 + 4) / (8 + 2), where the mean of ratios would be (1/8 + 2)/2; and 0/0 is 0.
+    assert_eq!(
+        ratio,
+        Figures::from_array([0.5, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0])
+    );
+    let ratio = ratio_to_floor(&[figures(1.0)], &[Figures::default()]);
+    assert!(ratio.to_array().iter().all(|value| value.is_finite()));
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use pushforward_envs::{DiscountConfig, ObservationKind, ObservationSpec};
 
 use super::*;
@@ -267,4 +268,49 @@ fn the_written_form_names_the_field_terms() {
         UtilityConfig::Hyperbolic { k: 0.1 }
     );
     assert!(parse(r#"{"kind": "cvar", "alpha": 0.1, "weight": [1]}"#).is_err());
+}
+
+proptest! {
+    /// Three actions of five particles on a coarse grid, so that ties happen.
+    #[test]
+    fn the_order_of_particles_does_not_matter(cells in prop::collection::vec(0_u8..4, 30), turn in 0_usize..5) {
+        let particles: Vec<f32> = cells.iter().map(|cell| f32::from(*cell) * 0.25).collect();
+        let mut turned = particles.clone();
+        turned.chunks_exact_mut(10).for_each(|cloud| cloud.rotate_left(2 * turn));
+        let extra = [0.0, 0.25, 0.5];
+        let configs = [
+            UtilityConfig::default(),
+            UtilityConfig::Chebyshev { weights: vec![1.0, 0.5], reference: vec![1.0, 1.0] },
+            UtilityConfig::Cvar { weights: Vec::new(), alpha: 0.3 },
+            both(Criterion::Joint),
+            both(Criterion::Marginal),
+        ];
+        for config in configs {
+            let mut utility = scalar(config).unwrap();
+            let action = utility.greedy(&particles, 3, 5, &extra);
+            prop_assert_eq!(action, utility.greedy(&turned, 3, 5, &extra));
+            // The greedy action has the largest value.
+            let mut got = [0.0; 3];
+            utility.values(&particles, 5, &extra, &mut got);
+            prop_assert!(got.iter().all(|value| *value <= got[action]));
+        }
+    }
+
+    #[test]
+    fn special_cases_coincide(points in prop::collection::vec(-2.0_f32..2.0, 14)) {
+        // CVaR of everything is the mean; with one constraint joint and marginal are the same.
+        let weights = vec![0.5, -1.5];
+        let mut mean = scalar(UtilityConfig::Linear { weights: weights.clone() }).unwrap();
+        let mut tail = scalar(UtilityConfig::Cvar { weights, alpha: 1.0 }).unwrap();
+        let (a, b) = (values(&mut mean, &points, 1, 7)[0], values(&mut tail, &points, 1, 7)[0]);
+        prop_assert!((a - b).abs() < 1e-12);
+        let one = |criterion| {
+            let constraints = Some(vec![constraint(1, ConstraintOp::Less, 0.2)]);
+            let mut got = [0.0];
+            let mut utility = scalar(UtilityConfig::JointConstraint { criterion, constraints }).unwrap();
+            utility.values(&points, 7, &[0.0, 0.0, 1.0], &mut got);
+            got[0]
+        };
+        prop_assert_eq!(one(Criterion::Joint), one(Criterion::Marginal));
+    }
 }
