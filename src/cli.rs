@@ -57,7 +57,7 @@ pub struct Settings {
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
     /// Root seed of all randomness.
-    #[arg(long)]
+    #[arg(long, allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
 

@@ -152,8 +152,15 @@ fn parse_value(text: &str) -> Value {
 fn culprit<T: DeserializeOwned>(table: &Table, path: String, message: &str) -> String {
     if message.starts_with("unknown field") {
         let key = message.split('`').nth(1).unwrap_or_default();
-        let complete = path == key || path.ends_with(&format!(".{key}"));
-        return if complete { path } else { join(&path, key) };
+        if path == key || path.ends_with(&format!(".{key}")) {
+            return path;
+        }
+        let here = join(&path, key);
+        // Inside a tagged section the path ends at the section; the key may lie deeper.
+        return match lookup(table, &here) {
+            Some(_) => here,
+            None => descendant(table, &path, key).unwrap_or(here),
+        };
     }
     if message.starts_with("missing field") {
         return path;
@@ -215,6 +222,21 @@ fn lookup<'a>(table: &'a Table, path: &str) -> Option<&'a Value> {
         value = value.as_table()?.get(key)?;
     }
     Some(value)
+}
+
+/// The path of the first entry named `key` in the sections below `path`.
+fn descendant(table: &Table, path: &str, key: &str) -> Option<String> {
+    let section = match path {
+        "" => table,
+        path => lookup(table, path)?.as_table()?,
+    };
+    section
+        .iter()
+        .filter_map(|(name, value)| Some((join(path, name), value.as_table()?)))
+        .find_map(|(below, inner)| match inner.contains_key(key) {
+            true => Some(join(&below, key)),
+            false => descendant(table, &below, key),
+        })
 }
 
 fn remove(table: &mut Table, path: &str) {
@@ -346,6 +368,15 @@ mod tests {
         assert_eq!(
             complaint(&layers),
             "[agent.lift] unknown key `steps`, expected one of: starts (--set agent.lift.steps=6)"
+        );
+    }
+
+    #[test]
+    fn keys_of_tagged_sections_within_tagged_sections_are_found() {
+        let text = "[agent.lift]\nkind = \"max\"\nstarts = 1\nsteps = 2\n[agent.lift.search]\nkind = \"grid\"\nangels = 3\n";
+        assert_eq!(
+            complaint(&layers(text)),
+            "[agent.lift.search] unknown key `angels`, did you mean `angles`? (run.toml line 7)"
         );
     }
 

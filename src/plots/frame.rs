@@ -150,9 +150,9 @@ impl<B: DrawingBackend> Canvas<'_, B> {
         Ok(())
     }
 
-    /// The density of a cloud as shades, on cells of about 5 units.
+    /// The density of a cloud as shades, on cells of about 3 units.
     pub fn density(&self, frame: &Frame, points: &[(f64, f64)]) -> Result<(), String> {
-        let cells = (frame.width / self.px(5.0)).max(8) as usize;
+        let cells = (frame.width / self.px(3.0)).max(8) as usize;
         let cell = |value: f64, range: &Range<f64>| {
             let t = (value - range.start) / (range.end - range.start);
             ((t * cells as f64) as usize).min(cells - 1)
@@ -161,8 +161,8 @@ impl<B: DrawingBackend> Canvas<'_, B> {
         for &(x, y) in points.iter().filter(|point| frame.holds(point.0, point.1)) {
             counts[cell(y, &frame.y) * cells + cell(x, &frame.x)] += 1.0;
         }
-        // Two passes of a binomial blur, so that atoms are blobs one can see.
-        for _ in 0..2 {
+        // Passes of a binomial blur with a standard deviation of √(6/2) cells, so that atoms are blobs one can see.
+        for _ in 0..6 {
             counts = blurred(&counts, cells);
         }
         let top = counts.iter().copied().fold(0.0, f64::max);
@@ -170,7 +170,7 @@ impl<B: DrawingBackend> Canvas<'_, B> {
         for (index, count) in counts.iter().enumerate() {
             // A root, so that rare outcomes show beside common ones.
             let level = (count / top).powf(0.4);
-            if level > 0.05 {
+            if level > 0.06 {
                 let (row, column) = (index / cells, index % cells);
                 let bottom = frame.top + frame.height;
                 let corners = [

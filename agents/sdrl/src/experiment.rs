@@ -7,7 +7,9 @@ use pushforward_core::{
     schedule::Schedule,
     trainer::{Evaluation, Experiment},
 };
-use pushforward_envs::{Discount, Env, EnvConfig, EnvError, Policy, StreamRng, VectorEnv};
+use pushforward_envs::{
+    Discount, Env, EnvConfig, EnvError, Policy, ReplicatedReward, StreamRng, VectorEnv,
+};
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
@@ -69,7 +71,7 @@ impl Setup {
         let env = self.env.build()?;
         match self.agent.replicate {
             0 => Ok(env),
-            copies => Err(EnvError::Policy(format!("replicate {copies}"))),
+            copies => Ok(Box::new(ReplicatedReward::new(env, copies)?)),
         }
     }
 

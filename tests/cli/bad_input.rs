@@ -1,8 +1,6 @@
 //! Bad input: one clear line, exit code 2, nothing written.
 
-mod common;
-
-use common::{SMALL, Workplace};
+use crate::common::{SMALL, Workplace};
 
 #[test]
 fn unknown_words_get_the_nearest_match() {
@@ -107,7 +105,7 @@ fn settings_out_of_range_are_named() {
             "maze-constraint-d",
             "--set=agent.objective.utility={kind=\"linear\",weights=[1.0,2.0]}",
         ],
-        &["weights", "3"],
+        &["weights", "expected 3"],
     );
     place.refuse(
         &["train", "maze-exclusive-image", "--set", "env.size=0"],
@@ -127,7 +125,7 @@ fn settings_out_of_range_are_named() {
 fn maps_are_checked() {
     let place = Workplace::new();
     let shipped: serde_json::Value =
-        serde_json::from_str(include_str!("../envs/src/maps/exclusive.json")).unwrap();
+        serde_json::from_str(include_str!("../../envs/src/maps/exclusive.json")).unwrap();
     let refuse = |key: &str, value: serde_json::Value, words: &[&str]| {
         let mut map = shipped.clone();
         map[key] = value;

@@ -1,8 +1,6 @@
 //! Whole runs through the command line.
 
-mod common;
-
-use common::{SMALL, Workplace};
+use crate::common::{SMALL, Workplace};
 use std::path::Path;
 
 fn read(path: &Path) -> String {
@@ -160,7 +158,8 @@ fn every_preset_runs_for_a_few_updates() {
     assert!(names.len() >= 10);
     for name in names {
         place.train(name, name, &["--set=agent.batch_size=8"]);
-        let control = read(&place.path().join(name).join("config.toml")).contains("epsilon");
+        let control =
+            read(&place.path().join(name).join("config.toml")).contains("kind = \"control\"");
         let gif = place.path().join(name).join("plots/episode.gif");
         let drawn = name.starts_with("maze") || name.starts_with("cartpole");
         assert_eq!(gif.exists(), control && drawn, "{name}");
@@ -224,4 +223,79 @@ fn divergences_of_two_clouds_are_printed() {
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(read["value"], 0.25);
     assert_eq!(read["per_direction"], serde_json::json!([0.5, 0.0]));
+}
+
+#[test]
+fn a_reward_that_is_not_finite_stops_the_run_at_once() {
+    let place = Workplace::new();
+    let mut arguments = vec!["train", "chain-exclusive", "--quiet", "--out", "run"];
+    arguments.extend(SMALL);
+    arguments.push("--set=env.reward={kind=\"gaussian\",mean=[1e39,0.0]}");
+    let output = place.run(&arguments);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: environment 0, step 0: reward[0] is inf, expected a finite number\n"
+    );
+}
+
+#[test]
+fn a_stopped_run_is_saved_and_goes_on() {
+    let place = Workplace::new();
+    let mut arguments = vec!["train", "chain-exclusive", "--out", "run"];
+    arguments.extend(SMALL);
+    arguments.extend([
+        "--set=train.updates=1000000",
+        "--set=checkpoint.interval=500000",
+    ]);
+    let mut program = place.command(&arguments).spawn().unwrap();
+    let rows = place.path().join("run/metrics.jsonl");
+    while !rows.exists() {
+        assert_eq!(program.try_wait().unwrap(), None, "ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let id = program.id().to_string();
+    let sent = std::process::Command::new("kill")
+        .args(["-TERM", &id])
+        .status();
+    assert!(sent.unwrap().success());
+    assert_eq!(program.wait().unwrap().code(), Some(1));
+    let saved = std::fs::read_dir(place.path().join("run/checkpoints")).unwrap();
+    assert_eq!(saved.count(), 1);
+}
+
+#[test]
+fn a_run_that_is_killed_at_any_moment_can_go_on() {
+    let place = Workplace::new();
+    let mut arguments = vec!["train", "chain-exclusive", "--out", "run", "--quiet"];
+    arguments.extend(SMALL);
+    arguments.extend([
+        "--set=train.updates=1000000",
+        "--set=log.interval=1",
+        "--set=checkpoint.interval=1",
+        "--set=eval.interval=0",
+    ]);
+    let checkpoints = place.path().join("run/checkpoints");
+    let whole = || {
+        std::fs::read_dir(&checkpoints).is_ok_and(|entries| {
+            entries
+                .flatten()
+                .any(|entry| entry.file_name().to_string_lossy().starts_with("step-"))
+        })
+    };
+    for round in 0..4 {
+        let mut program = place.command(&arguments).spawn().unwrap();
+        while !whole() {
+            assert_eq!(program.try_wait().unwrap(), None, "round {round} ended");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        // Some further way into a save, differently in each round.
+        std::thread::sleep(std::time::Duration::from_millis(400 + 37 * round));
+        program.kill().unwrap();
+        program.wait().unwrap();
+        arguments = vec!["resume", "run", "--quiet"];
+    }
+    let output = place.run(&["eval", "run", "--quiet"]);
+    let warning = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && warning.is_empty(), "{warning}");
 }

@@ -1,0 +1,5 @@
+//! The whole program, run as a user runs it.
+
+mod bad_input;
+mod common;
+mod runs;
