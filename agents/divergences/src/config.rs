@@ -11,7 +11,7 @@ use crate::{Divergence, DivergenceError};
 
 /// A base divergence with its lift; the default is sliced Cramér with 64 directions.
 ///
-/// ```no_run
+/// ```
 /// use pushforward_divergences::DivergenceConfig;
 /// let config: DivergenceConfig = serde_json::from_str(
 ///     r#"{"kind": "wasserstein", "p": 2, "lift": {"kind": "uniform", "directions": 32}}"#,
