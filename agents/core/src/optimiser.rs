@@ -102,7 +102,7 @@ impl Adam {
 
     /// Applies one step with the sum of the shards' gradients; gives the Euclidean norm of that sum before clipping.
     ///
-    /// `shards[k][i]` is the gradient of parameter i from shard k, added in the order of k. `progress` (0 to 1) places the learning
+    /// `shards[k][i]` is the gradient of parameter i from shard k, added in the order of k; an undefined one counts as zero. `progress` (0 to 1) places the learning
     /// rate on its schedule.
     ///
     /// # Errors
@@ -150,16 +150,24 @@ impl Adam {
         let flat = tensor::f32_slice_mut(&mut self.gradient)?;
         for (index, layout) in parameters.layouts().iter().enumerate() {
             let own = &mut flat[layout.offset..layout.offset + layout.len()];
-            for (order, shard) in shards.iter().enumerate() {
-                let dense = shard[index].f_contiguous()?;
+            let mut first = true;
+            // A shard without rows for some action leaves that action's gradient undefined: it counts as zero.
+            for gradient in shards.iter().map(|shard| &shard[index]) {
+                if !gradient.defined() {
+                    continue;
+                }
+                let dense = gradient.f_contiguous()?;
                 let values = tensor::f32_slice(&dense)?;
-                if order == 0 {
+                if std::mem::take(&mut first) {
                     own.copy_from_slice(values);
                 } else {
                     own.iter_mut()
                         .zip(values)
                         .for_each(|(sum, value)| *sum += value);
                 }
+            }
+            if first {
+                own.fill(0.0);
             }
         }
         Ok(())
@@ -176,8 +184,10 @@ impl Adam {
                     self.gradient
                         .f_narrow(0, layout.offset as i64, layout.len() as i64)?;
                 let _ = own.f_zero_()?;
-                for shard in shards {
-                    let _ = own.f_add_(&shard[index].f_reshape([-1])?)?;
+                for gradient in shards.iter().map(|shard| &shard[index]) {
+                    if gradient.defined() {
+                        let _ = own.f_add_(&gradient.f_reshape([-1])?)?;
+                    }
                 }
             }
             Ok(())

@@ -327,7 +327,7 @@ impl Learner {
     }
 
     /// The actions of sampled policy-evaluation targets; empty for every other rule.
-    fn draw_next_actions(&mut self, batch: &Batch) -> Vec<usize> {
+    fn draw_next_actions(&mut self, batch: &Batch) -> Vec<i64> {
         let Rule::Policy {
             policy,
             backup: Backup::Sampled,
@@ -341,14 +341,14 @@ impl Learner {
             for (action, probability) in probabilities.iter().enumerate() {
                 left -= probability;
                 if left < 0.0 {
-                    return action;
+                    return action as i64;
                 }
             }
             // Rounding left a sliver: the last action with any probability.
             probabilities
                 .iter()
                 .rposition(|probability| *probability > 0.0)
-                .unwrap_or(0)
+                .unwrap_or(0) as i64
         };
         batch.next_table_state.iter().map(&mut draw).collect()
     }
@@ -485,7 +485,7 @@ struct Context<'a> {
     warm_start: Option<&'a [f32]>,
     searches: bool,
     batch: &'a Batch,
-    next_actions: &'a [usize],
+    next_actions: &'a [i64],
     device: Device,
     updates: u64,
 }
@@ -502,18 +502,14 @@ impl Context<'_> {
             self.device,
         )?;
         let extra = extra_rows(&batch.extra, rows.clone(), layout.extra, self.device)?;
-        let points = self.network.forward(
+        let predicted = self.network.forward_taken(
             &shard.online,
             &observations,
             extra.as_ref(),
             shard.noise.as_ref(),
+            &batch.actions[rows.clone()],
         )?;
-        let taken = Tensor::f_from_slice(&batch.actions[rows.clone()])?.to_device(self.device);
-        let (particles, dim) = (layout.particles as i64, layout.dim as i64);
-        let index = taken
-            .f_view([size as i64, 1, 1, 1])?
-            .f_expand([size as i64, 1, particles, dim], false)?;
-        let predicted = points.f_gather(1, &index, false)?.f_squeeze_dim(1)?;
+        let dim = layout.dim as i64;
         let scale: Vec<f32> = batch.weights[rows.clone()]
             .iter()
             .map(|w| w / batch.size as f32)
@@ -625,70 +621,65 @@ impl Context<'_> {
         )?;
         let extra = extra_rows(&batch.next_extra, rows.clone(), layout.extra, self.device)?;
         let noise = shard.target_noise.as_ref();
-        let forward = |leaves: &[Tensor]| {
-            tch::no_grad(|| {
-                let points = self
-                    .network
-                    .forward(leaves, &observations, extra.as_ref(), noise)?;
-                Ok::<_, CoreError>(points.f_to_device(Device::Cpu)?.f_contiguous()?)
-            })
+        let all = |leaves: &[Tensor]| {
+            let forward = || {
+                self.network
+                    .forward(leaves, &observations, extra.as_ref(), noise)
+            };
+            tensor::to_f32(&tch::no_grad(forward)?)
         };
-        let own = forward(&shard.target)?;
-        let own = tensor::f32_slice(&own)?;
+        let of = |leaves: &[Tensor], taken: &[i64]| {
+            let forward = || {
+                self.network
+                    .forward_taken(leaves, &observations, extra.as_ref(), noise, taken)
+            };
+            tensor::to_f32(&tch::no_grad(forward)?)
+        };
         let (actions, block) = (layout.actions, layout.particles * layout.dim);
-        let mut points = Vec::with_capacity(rows.len() * block);
-        match &mut shard.rule {
+        let mut weights = None;
+        let own = match &mut shard.rule {
             Rule::Policy {
                 backup: Backup::Sampled,
                 ..
-            } => {
-                for (row, states) in rows.clone().zip(own.chunks_exact(actions * block)) {
-                    let action = self.next_actions[row];
-                    self.push_forward(
-                        row,
-                        &states[action * block..(action + 1) * block],
-                        &mut points,
-                    );
-                }
-                Ok((points, None))
-            }
+            } => of(&shard.target, &self.next_actions[rows.clone()])?,
             Rule::Policy {
                 policy,
                 backup: Backup::Mixture,
             } => {
-                let mut weights = Vec::with_capacity(rows.len() * actions * layout.particles);
-                for (row, states) in rows.clone().zip(own.chunks_exact(actions * block)) {
-                    self.push_forward(row, states, &mut points);
-                    for probability in policy.probabilities(batch.next_table_state[row] as usize) {
-                        let weight = probability / layout.particles as f32;
-                        weights.extend(std::iter::repeat_n(weight, layout.particles));
-                    }
-                }
-                Ok((points, Some(weights)))
+                let states = &batch.next_table_state[rows.clone()];
+                let mixture = states
+                    .iter()
+                    .flat_map(|&state| policy.probabilities(state as usize));
+                let each = mixture.flat_map(|probability| {
+                    let weight = probability / layout.particles as f32;
+                    std::iter::repeat_n(weight, layout.particles)
+                });
+                weights = Some(each.collect());
+                all(&shard.target)?
             }
             Rule::Greedy { utility, double } => {
-                let judged = if *double {
-                    Some(forward(&shard.online)?)
+                let judged = all(if *double {
+                    &shard.online
                 } else {
-                    None
-                };
-                let judged = match &judged {
-                    Some(tensor) => tensor::f32_slice(tensor)?,
-                    None => own,
-                };
-                let states = own.chunks_exact(actions * block);
-                for ((row, own), judged) in rows
-                    .clone()
-                    .zip(states)
-                    .zip(judged.chunks_exact(actions * block))
-                {
-                    let extra = &batch.next_extra[row * layout.extra..(row + 1) * layout.extra];
-                    let action = utility.greedy(judged, actions, layout.particles, extra);
-                    self.push_forward(row, &own[action * block..(action + 1) * block], &mut points);
-                }
-                Ok((points, None))
+                    &shard.target
+                })?;
+                let laws = judged.chunks_exact(actions * block);
+                let taken: Vec<i64> = laws
+                    .zip(rows.clone())
+                    .map(|(laws, row)| {
+                        let extra = &batch.next_extra[row * layout.extra..(row + 1) * layout.extra];
+                        utility.greedy(laws, actions, layout.particles, extra) as i64
+                    })
+                    .collect();
+                of(&shard.target, &taken)?
             }
+        };
+        let mut points = Vec::with_capacity(own.len());
+        let each = own.len() / rows.len();
+        for (row, laws) in rows.zip(own.chunks_exact(each)) {
+            self.push_forward(row, laws, &mut points);
         }
+        Ok((points, weights))
     }
 
     /// Appends R_n + B z for every point z, B being the bootstrap matrix of the row.

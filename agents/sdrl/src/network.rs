@@ -70,9 +70,8 @@ impl RepresentationConfig {
 
 #[derive(Clone, Debug)]
 enum Head {
-    Particles {
-        points: Linear,
-    },
+    /// One map for each action, so that an update computes only the actions that were taken.
+    Particles { points: Vec<Linear> },
     Implicit {
         features: Linear,
         noise: Linear,
@@ -124,15 +123,20 @@ impl LawNetwork {
                         "agent.representation.spread: got {spread}, expected a finite number >= 0"
                     ));
                 }
-                let outputs = actions * particles as i64 * dim;
-                let points = Linear::with_spread_bias(
-                    builder,
-                    "head.points",
-                    torso.outputs,
-                    outputs,
-                    1.0 / 3.0,
-                    spread,
-                );
+                let points = spec
+                    .action_names
+                    .iter()
+                    .map(|action| {
+                        Linear::with_spread_bias(
+                            builder,
+                            &format!("head.{action}"),
+                            torso.outputs,
+                            particles as i64 * dim,
+                            1.0 / 3.0,
+                            spread,
+                        )
+                    })
+                    .collect();
                 Head::Particles { points }
             }
             RepresentationConfig::Implicit { noise, width, .. } => {
@@ -203,12 +207,18 @@ impl LawNetwork {
         let features = self.torso.forward(leaves, observations, extra)?;
         let batch = features.size()[0];
         match (&self.head, noise) {
-            (Head::Particles { points }, _) => Ok(points.forward(leaves, &features)?.f_view([
-                batch,
-                self.actions,
-                self.particles,
-                self.dim,
-            ])?),
+            (Head::Particles { points }, _) => {
+                let actions = points
+                    .iter()
+                    .map(|points| points.forward(leaves, &features))
+                    .collect::<Result<Vec<_>, _>>()?;
+                Ok(Tensor::f_cat(&actions, 1)?.f_view([
+                    batch,
+                    self.actions,
+                    self.particles,
+                    self.dim,
+                ])?)
+            }
             (
                 Head::Implicit {
                     features: project,
@@ -233,5 +243,51 @@ impl LawNetwork {
                 "an implicit law needs noise to be evaluated".into(),
             )),
         }
+    }
+
+    /// Points [B, N, d] of one action for each row, otherwise as [`LawNetwork::forward`].
+    ///
+    /// # Errors
+    /// If the shapes do not fit.
+    pub fn forward_taken(
+        &self,
+        leaves: &[Tensor],
+        observations: &Tensor,
+        extra: Option<&Tensor>,
+        noise: Option<&Tensor>,
+        taken: &[i64],
+    ) -> Result<Tensor, CoreError> {
+        let batch = taken.len() as i64;
+        let device = observations.device();
+        let Head::Particles { points } = &self.head else {
+            let all = self.forward(leaves, observations, extra, noise)?;
+            let index = Tensor::f_from_slice(taken)?
+                .f_to_device(device)?
+                .f_view([batch, 1, 1, 1])?
+                .f_expand([batch, 1, all.size()[2], self.dim], false)?;
+            return Ok(all.f_gather(1, &index, false)?.f_squeeze_dim(1)?);
+        };
+        let features = self.torso.forward(leaves, observations, extra)?;
+        let mut order: Vec<i64> = (0..batch).collect();
+        order.sort_by_key(|&row| taken[row as usize]);
+        let mut inverse = vec![0_i64; taken.len()];
+        for (place, &row) in order.iter().enumerate() {
+            inverse[row as usize] = place as i64;
+        }
+        let index =
+            |rows: &[i64]| Ok::<_, CoreError>(Tensor::f_from_slice(rows)?.f_to_device(device)?);
+        let grouped = features.f_index_select(0, &index(&order)?)?;
+        let mut start = 0;
+        let mut clouds = Vec::new();
+        for (action, points) in points.iter().enumerate() {
+            let count = taken.iter().filter(|&&own| own == action as i64).count() as i64;
+            if count > 0 {
+                clouds.push(points.forward(leaves, &grouped.f_narrow(0, start, count)?)?);
+                start += count;
+            }
+        }
+        Ok(Tensor::f_cat(&clouds, 0)?
+            .f_index_select(0, &index(&inverse)?)?
+            .f_view([batch, self.particles, self.dim])?)
     }
 }
