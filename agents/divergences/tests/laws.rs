@@ -227,10 +227,12 @@ proptest! {
             prop_assert!(value[0].is_finite() && gradient.iter().all(|g| g.is_finite()));
             // Self terms of the order of the scale may cancel in the value.
             let size = value[0].abs().max(largest(&gradient) * scale);
-            let close = |a: f32, b: f32| (a - b).abs() <= 3e-5 * size;
+            // The terms of these kernels are sums of up to ten numbers near 1, rounded in single precision however small their difference.
+            let rounding = if fixed_scale { 3e-6 } else { 0.0 };
+            let close = |a: f32, b: f32| (a - b).abs() <= 3e-5 * size + rounding;
             let slope = largest(&gradient);
             let same_gradient = |a: &[f32], b: &[f32]| {
-                a.iter().zip(b).all(|(p, q)| (p - q).abs() <= 3e-5 * slope)
+                a.iter().zip(b).all(|(p, q)| (p - q).abs() <= 3e-5 * slope + rounding)
             };
 
             let reversed: Vec<f32> = rows(&x, d).into_iter().rev().flatten().copied().collect();
@@ -256,8 +258,8 @@ proptest! {
             if !text.contains("\"u\"") {
                 let square = Shape { target: n, ..shape };
                 let (zero, zero_gradient) = run(divergence.as_ref(), square, &x, &reversed, &directions);
-                prop_assert!(zero[0].abs() <= 1e-6 * size, "{text} identical {}", zero[0]);
-                prop_assert!(largest(&zero_gradient) <= 1e-5 * slope, "{text} identical gradient");
+                prop_assert!(zero[0].abs() <= 1e-6 * size + rounding, "{text} identical {}", zero[0]);
+                prop_assert!(largest(&zero_gradient) <= 1e-5 * slope + rounding, "{text} identical gradient");
             }
         }
     }
