@@ -11,7 +11,7 @@ use crate::hyperbolic::{HyperbolicFit, hyperbolic_discount};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum UtilityConfig {
-    /// w·E[Z].
+    /// w · E Z.
     Linear {
         /// w, one per return coordinate; empty (the default) for all ones.
         #[serde(default)]
