@@ -289,13 +289,16 @@ impl Judge {
                 ratio_to_floor(&[*figures], &[*floor]).sliced_cramer,
             );
         }
-        if all.len() > 1 {
-            let ratios = all.iter().map(|state| state.ratio_to_floor.sliced_cramer);
-            let (mean, worst) = (ratios.clone().sum::<f64>(), ratios.fold(0.0, f64::max));
-            put(
-                "evaluate/probe_mean_ratio_to_floor".into(),
-                mean / all.len() as f64,
-            );
+        // Where the return is certain the floor is 0, and a ratio to it says nothing.
+        let ratios: Vec<f64> = all
+            .iter()
+            .filter(|state| Figures::mean(&state.floor).sliced_cramer > CERTAIN)
+            .map(|state| state.ratio_to_floor.sliced_cramer)
+            .collect();
+        if all.len() > 1 && !ratios.is_empty() {
+            let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
+            put("evaluate/probe_mean_ratio_to_floor".into(), mean);
+            let worst = ratios.iter().copied().fold(0.0, f64::max);
             put("evaluate/probe_worst_ratio_to_floor".into(), worst);
         }
         let dim = self.spec.reward_dim;
@@ -461,6 +464,9 @@ impl Judge {
         Ok(frames)
     }
 }
+
+/// Floors of sliced Cramér up to this, in units of return, belong to returns without randomness.
+const CERTAIN: f64 = 1e-6;
 
 /// Most frames of a filmed episode.
 const FILM_FRAMES: usize = 500;
