@@ -2,6 +2,7 @@
 
 mod actor;
 pub mod checkpoint;
+pub mod dense;
 mod error;
 pub mod metrics;
 pub mod network;

@@ -9,8 +9,8 @@ use crate::{CoreError, parameters::ParameterBuilder};
 /// An affine map y = W x + b of the last axis.
 #[derive(Clone, Debug)]
 pub struct Linear {
-    weight: usize,
-    bias: usize,
+    pub(crate) weight: usize,
+    pub(crate) bias: usize,
     /// Length of the output.
     pub outputs: i64,
 }
@@ -65,7 +65,7 @@ impl Linear {
 /// A stack of affine maps, each followed by max(0, ·).
 #[derive(Clone, Debug)]
 pub struct Mlp {
-    layers: Vec<Linear>,
+    pub(crate) layers: Vec<Linear>,
 }
 
 impl Mlp {
@@ -209,6 +209,11 @@ impl Torso {
             mlp,
             outputs,
         })
+    }
+
+    /// The fully connected layers, where there is nothing before them.
+    pub fn dense(&self) -> Option<&Mlp> {
+        self.convolutions.is_empty().then_some(&self.mlp)
     }
 
     /// Features [B, outputs] of observations (f32 [B, length], or u8 [B, height · width · channels]) and `extra` [B, k].

@@ -71,6 +71,15 @@ impl AdamConfig {
     }
 }
 
+/// The gradient of one step.
+#[derive(Clone, Copy, Debug)]
+pub enum Gradients<'a> {
+    /// On the CPU: one flat buffer for each shard of the batch, laid out as the parameters and added in this order.
+    Shards(&'a [&'a [f32]]),
+    /// Elsewhere: one tensor for each parameter; an undefined one counts as zero.
+    Leaves(&'a [Tensor]),
+}
+
 /// Adam (Kingma and Ba 2015, algorithm 1, with bias correction) over one flat parameter buffer.
 ///
 /// m <- β₁ m + (1-β₁) g, v <- β₂ v + (1-β₂) g², θ <- θ - η m̂ / (√v̂ + ε). On the CPU one fused pass over f32 slices, elsewhere
@@ -100,25 +109,22 @@ impl Adam {
         })
     }
 
-    /// Applies one step with the sum of the shards' gradients; gives the Euclidean norm of that sum before clipping.
+    /// Applies one step with the given gradients; gives the Euclidean norm of their sum before clipping.
     ///
-    /// `shards[k][i]` is the gradient of parameter i from shard k, added in the order of k; an undefined one counts as zero. `progress` (0 to 1) places the learning
-    /// rate on its schedule.
+    /// `progress` (0 to 1) places the learning rate on its schedule.
     ///
     /// # Errors
     /// [`CoreError::NonFinite`] naming the first parameter with a non-finite gradient; nothing is changed then.
     pub fn step(
         &mut self,
         parameters: &mut Parameters,
-        shards: &[Vec<Tensor>],
+        gradients: Gradients<'_>,
         progress: f64,
     ) -> Result<f64, CoreError> {
-        if parameters.flat().device() == Device::Cpu {
-            self.gather(parameters, shards)?;
-        } else {
-            self.gather_tensors(parameters, shards)?;
-        }
-        let norm = self.norm()?;
+        let norm = match gradients {
+            Gradients::Shards(shards) => self.sum(shards)?,
+            Gradients::Leaves(leaves) => self.gather(parameters, leaves)?,
+        };
         if !norm.is_finite() {
             return Err(self.blame(parameters)?);
         }
@@ -146,61 +152,22 @@ impl Adam {
         Ok(norm)
     }
 
-    fn gather(&mut self, parameters: &Parameters, shards: &[Vec<Tensor>]) -> Result<(), CoreError> {
+    /// Adds the shards in their order; gives the norm of the sum.
+    fn sum(&mut self, shards: &[&[f32]]) -> Result<f64, CoreError> {
         let flat = tensor::f32_slice_mut(&mut self.gradient)?;
-        for (index, layout) in parameters.layouts().iter().enumerate() {
-            let own = &mut flat[layout.offset..layout.offset + layout.len()];
-            let mut first = true;
-            // A shard without rows for some action leaves that action's gradient undefined: it counts as zero.
-            for gradient in shards.iter().map(|shard| &shard[index]) {
-                if !gradient.defined() {
-                    continue;
-                }
-                let dense = gradient.f_contiguous()?;
-                let values = tensor::f32_slice(&dense)?;
-                if std::mem::take(&mut first) {
-                    own.copy_from_slice(values);
-                } else {
-                    own.iter_mut()
-                        .zip(values)
-                        .for_each(|(sum, value)| *sum += value);
-                }
-            }
-            if first {
-                own.fill(0.0);
-            }
-        }
-        Ok(())
-    }
-
-    fn gather_tensors(
-        &mut self,
-        parameters: &Parameters,
-        shards: &[Vec<Tensor>],
-    ) -> Result<(), CoreError> {
-        tch::no_grad(|| {
-            for (index, layout) in parameters.layouts().iter().enumerate() {
-                let mut own =
-                    self.gradient
-                        .f_narrow(0, layout.offset as i64, layout.len() as i64)?;
-                let _ = own.f_zero_()?;
-                for gradient in shards.iter().map(|shard| &shard[index]) {
-                    if gradient.defined() {
-                        let _ = own.f_add_(&gradient.f_reshape([-1])?)?;
+        let squares: Vec<f64> = flat
+            .par_chunks_mut(BLOCK)
+            .enumerate()
+            .map(|(index, block)| {
+                let range = index * BLOCK..index * BLOCK + block.len();
+                for (order, shard) in shards.iter().enumerate() {
+                    let own = &shard[range.clone()];
+                    if order == 0 {
+                        block.copy_from_slice(own);
+                    } else {
+                        block.iter_mut().zip(own).for_each(|(sum, g)| *sum += g);
                     }
                 }
-            }
-            Ok(())
-        })
-    }
-
-    fn norm(&self) -> Result<f64, CoreError> {
-        if self.gradient.device() != Device::Cpu {
-            return Ok(self.gradient.f_norm()?.double_value(&[]));
-        }
-        let squares: Vec<f64> = tensor::f32_slice(&self.gradient)?
-            .par_chunks(BLOCK)
-            .map(|block| {
                 // Sixteen running sums vectorise; a sum of f32 squares over 1024 values keeps 5 digits, the rest is f64.
                 block
                     .chunks(1024)
@@ -221,13 +188,30 @@ impl Adam {
         Ok(squares.iter().sum::<f64>().sqrt())
     }
 
+    /// Copies the leaves' gradients into the flat buffer; gives its norm.
+    fn gather(&mut self, parameters: &Parameters, leaves: &[Tensor]) -> Result<f64, CoreError> {
+        tch::no_grad(|| {
+            for (layout, gradient) in parameters.layouts().iter().zip(leaves) {
+                let mut own =
+                    self.gradient
+                        .f_narrow(0, layout.offset as i64, layout.len() as i64)?;
+                // An action that no row took leaves its head's gradient undefined: it counts as zero.
+                if gradient.defined() {
+                    own.f_copy_(&gradient.f_reshape([-1])?)?;
+                } else {
+                    let _ = own.f_zero_()?;
+                }
+            }
+            Ok(self.gradient.f_norm()?.double_value(&[]))
+        })
+    }
+
     fn blame(&self, parameters: &Parameters) -> Result<CoreError, CoreError> {
         let values = tensor::to_f32(&self.gradient)?;
-        let guilty = parameters.layouts().iter().find(|layout| {
-            values[layout.offset..layout.offset + layout.len()]
-                .iter()
-                .any(|v| !v.is_finite())
-        });
+        let guilty = parameters
+            .layouts()
+            .iter()
+            .find(|layout| values[layout.range()].iter().any(|v| !v.is_finite()));
         let what = match guilty {
             Some(layout) => format!("gradient of {}", layout.name),
             None => "norm of the gradient".into(),
@@ -311,8 +295,16 @@ mod tests {
     use crate::parameters::ParameterBuilder;
     use pushforward_envs::StreamRng;
 
-    fn scalar(value: f32) -> Tensor {
-        Tensor::from_slice(&[value])
+    /// A buffer laid out with each parameter at a multiple of 16 values.
+    fn flat(parts: &[&[f32]]) -> Vec<f32> {
+        parts
+            .iter()
+            .flat_map(|part| {
+                let mut padded = part.to_vec();
+                padded.resize(part.len().next_multiple_of(16), 0.0);
+                padded
+            })
+            .collect()
     }
 
     #[test]
@@ -327,17 +319,15 @@ mod tests {
         };
         let mut adam = Adam::new(config, &parameters).unwrap();
         // Two shards of 1 and 1: g = 2. m = .2, v = .004; m̂ = 2, v̂ = 4: θ = 0 - .1 · 2/2 = -.1.
-        adam.step(
-            &mut parameters,
-            &[vec![scalar(1.0)], vec![scalar(1.0)]],
-            0.0,
-        )
-        .unwrap();
+        let ones = flat(&[&[1.0]]);
+        adam.step(&mut parameters, Gradients::Shards(&[&ones, &ones]), 0.0)
+            .unwrap();
         assert!((tensor::to_f32(parameters.flat()).unwrap()[0] + 0.1).abs() < 1e-6);
         // g = -4: m = .9·.2 - .4 = -.22, v = .999·.004 + .016 = .019996;
         // m̂ = -.22/.19 = -1.1578947, v̂ = .019996/.001999 = 10.003002: θ = -.1 + .1 · 1.1578947/3.1627523 = -.0633896.
+        let leaf = Tensor::from_slice(&[-4.0_f32]);
         let norm = adam
-            .step(&mut parameters, &[vec![scalar(-4.0)]], 0.0)
+            .step(&mut parameters, Gradients::Leaves(&[leaf]), 0.0)
             .unwrap();
         assert_eq!(norm, 4.0);
         assert!((tensor::to_f32(parameters.flat()).unwrap()[0] + 0.063_389_6).abs() < 1e-6);
@@ -356,20 +346,15 @@ mod tests {
         };
         let mut adam = Adam::new(config, &parameters).unwrap();
         // ‖(3, 0, 0, 4, 0)‖ = 5, clipped to (.6, 0, 0, .8, 0); with β₁ = 0 the first moment is the clipped gradient.
-        let shard = vec![
-            Tensor::from_slice(&[3.0_f32, 0.0]),
-            Tensor::from_slice(&[0.0_f32, 4.0, 0.0]),
-        ];
-        assert_eq!(adam.step(&mut parameters, &[shard], 0.0).unwrap(), 5.0);
+        let shard = flat(&[&[3.0, 0.0], &[0.0, 4.0, 0.0]]);
+        let norm = adam.step(&mut parameters, Gradients::Shards(&[&shard]), 0.0);
+        assert_eq!(norm.unwrap(), 5.0);
         let first = tensor::to_f32(adam.moments()[0]).unwrap();
         assert!((first[0] - 0.6).abs() < 1e-6 && (first[17] - 0.8).abs() < 1e-6);
         let before = tensor::to_f32(parameters.flat()).unwrap();
-        let shard = vec![
-            Tensor::from_slice(&[0.0_f32; 2]),
-            Tensor::from_slice(&[0.0, f32::NAN, 0.0]),
-        ];
+        let shard = flat(&[&[0.0; 2], &[0.0, f32::NAN, 0.0]]);
         let message = adam
-            .step(&mut parameters, &[shard], 0.0)
+            .step(&mut parameters, Gradients::Shards(&[&shard]), 0.0)
             .unwrap_err()
             .to_string();
         assert!(message.contains("gradient of second"), "{message}");

@@ -1,13 +1,19 @@
 //! Trainable parameters: named leaves of the autograd graph that share one flat buffer.
 
+use std::ops::Range;
+
 use rand::Rng;
+use rayon::prelude::*;
 use tch::{Device, Tensor};
 
-use crate::{CoreError, NamedArray, tensor};
+use crate::{CoreError, NamedArray, dense::ParameterValues, tensor};
 use pushforward_envs::StreamRng;
 
 /// Each parameter starts at a multiple of this many f32 (64 bytes), so that libtorch's kernels always see the same alignment.
 const ALIGNMENT: usize = 16;
+
+/// Values that one worker takes at a time.
+const BLOCK: usize = 1 << 14;
 
 /// Place of one parameter in the flat buffer.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,6 +30,11 @@ impl ParameterLayout {
     /// Number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product::<i64>() as usize
+    }
+
+    /// Its elements in the flat buffer.
+    pub fn range(&self) -> Range<usize> {
+        self.offset..self.offset + self.len()
     }
 
     /// Whether the parameter has no elements.
@@ -138,6 +149,37 @@ impl Parameters {
         &self.layouts
     }
 
+    /// The values as slices, for the maps of [`crate::dense`].
+    ///
+    /// # Errors
+    /// [`CoreError::Tensor`] if they are not on the CPU.
+    pub fn values(&self) -> Result<ParameterValues<'_>, CoreError> {
+        Ok(ParameterValues {
+            flat: tensor::f32_slice(&self.flat)?,
+            layouts: &self.layouts,
+        })
+    }
+
+    /// Copies one tensor for each parameter, such as its gradient, into a flat buffer laid out as these; an undefined one counts as zero.
+    ///
+    /// # Errors
+    /// [`CoreError::Tensor`] if a tensor is not of f32 on the CPU.
+    pub fn flatten(
+        layouts: &[ParameterLayout],
+        leaves: &[Tensor],
+        flat: &mut [f32],
+    ) -> Result<(), CoreError> {
+        for (layout, leaf) in layouts.iter().zip(leaves) {
+            let own = &mut flat[layout.range()];
+            if leaf.defined() {
+                own.copy_from_slice(tensor::f32_slice(&leaf.f_contiguous()?)?);
+            } else {
+                own.fill(0.0);
+            }
+        }
+        Ok(())
+    }
+
     /// Number of trainable values, padding excluded.
     pub fn count(&self) -> usize {
         self.layouts.iter().map(ParameterLayout::len).sum()
@@ -171,12 +213,14 @@ impl Parameters {
         } else if self.flat.device() == Device::Cpu {
             let rate = rate as f32;
             let online = tensor::f32_slice(&source.flat)?;
-            for (own, online) in tensor::f32_slice_mut(&mut self.flat)?
-                .iter_mut()
-                .zip(online)
-            {
-                *own += rate * (online - *own);
-            }
+            tensor::f32_slice_mut(&mut self.flat)?
+                .par_chunks_mut(BLOCK)
+                .zip(online.par_chunks(BLOCK))
+                .for_each(|(own, online)| {
+                    for (own, online) in own.iter_mut().zip(online) {
+                        *own += rate * (online - *own);
+                    }
+                });
         } else {
             let _ = tch::no_grad(|| self.flat.f_lerp_(&source.flat, rate))?;
         }
@@ -203,8 +247,7 @@ impl Parameters {
             .into_iter()
             .zip(&self.layouts)
             .map(|((name, shape), layout)| {
-                let range = layout.offset..layout.offset + layout.len();
-                NamedArray::f32(name, shape, values[range].to_vec())
+                NamedArray::f32(name, shape, values[layout.range()].to_vec())
             })
             .collect())
     }
@@ -216,7 +259,7 @@ impl Parameters {
     pub fn gather(&self, arrays: &[&NamedArray]) -> Result<Tensor, CoreError> {
         let mut values = vec![0.0; self.flat.numel()];
         for (array, layout) in arrays.iter().zip(&self.layouts) {
-            values[layout.offset..layout.offset + layout.len()].copy_from_slice(array.as_f32()?);
+            values[layout.range()].copy_from_slice(array.as_f32()?);
         }
         Ok(Tensor::f_from_slice(&values)?.f_to_device(self.flat.device())?)
     }

@@ -24,6 +24,10 @@ fn config(text: &str) -> DivergenceConfig {
 }
 
 fn sliced(c: &mut Criterion) {
+    let one_thread = rayon::ThreadPoolBuilder::new()
+        .num_threads(1)
+        .build()
+        .expect("a pool of one thread");
     let mut rng = StreamRng::new(0, "bench", 0);
     let size = SHAPE.batch * SHAPE.predicted * SHAPE.dimension;
     let predicted = gaussian(size, &mut rng);
@@ -86,17 +90,19 @@ fn sliced(c: &mut Criterion) {
         let mut values = vec![0.0; SHAPE.batch];
         let mut gradient = vec![0.0; size];
         group.bench_function(format!("fused, one thread: {name}"), |b| {
-            b.iter(|| {
-                divergence
-                    .value_and_gradient_serial(
-                        &clouds,
-                        &directions,
-                        None,
-                        &mut values,
-                        &mut gradient,
-                        None,
-                    )
-                    .expect("finite");
+            one_thread.install(|| {
+                b.iter(|| {
+                    divergence
+                        .value_and_gradient(
+                            &clouds,
+                            &directions,
+                            None,
+                            &mut values,
+                            &mut gradient,
+                            None,
+                        )
+                        .expect("finite");
+                });
             });
         });
     }

@@ -35,26 +35,14 @@ pub trait Divergence: Debug + Send + Sync {
 
     /// Values `[B]` and gradients `[B, N, d]` in the predicted points (both overwritten), in parallel over the batch.
     ///
-    /// `warm_start` (max lift): in, one more start of each search; out, see [`Divergence::shared_start`]. Each pair of clouds is computed by one
-    /// thread in a fixed order, so results do not depend on the number of threads. Errors: wrong lengths, entries that are not finite, weights
-    /// that do not sum to 1.
+    /// Max lift: `start` is one more start of each search, see [`Divergence::shared_start`], and `found` receives the direction of each pair of
+    /// clouds, `[B, d]`. Each pair of clouds is computed by one thread in a fixed order, so results do not depend on the number of threads.
+    /// Errors: wrong lengths, entries that are not finite, weights that do not sum to 1.
     fn value_and_gradient(
         &self,
         clouds: &Clouds<'_>,
         directions: &Directions,
-        warm_start: &mut Option<Vec<f32>>,
-        values: &mut [f32],
-        gradient: &mut [f32],
-    ) -> Result<(), DivergenceError>;
-
-    /// The same on the calling thread alone, for a caller that works on shards of a batch in threads of its own.
-    ///
-    /// `found` (max lift): the direction of each pair of clouds, `[B, d]`.
-    fn value_and_gradient_serial(
-        &self,
-        clouds: &Clouds<'_>,
-        directions: &Directions,
-        warm_start: Option<&[f32]>,
+        start: Option<&[f32]>,
         values: &mut [f32],
         gradient: &mut [f32],
         found: Option<&mut [f32]>,
@@ -73,7 +61,8 @@ pub trait Divergence: Debug + Send + Sync {
 
     /// The loss `[B]` of a batch of tensors, differentiable in the predicted points only.
     ///
-    /// On the CPU the fused kernel, else tensor operations. `warm_start` as in [`Divergence::value_and_gradient`].
+    /// On the CPU the fused kernel, else tensor operations. `warm_start` (max lift): in, one more start of each search; out,
+    /// [`Divergence::shared_start`] of what was found.
     #[cfg(feature = "tensor")]
     fn loss_from(
         &self,
@@ -417,69 +406,31 @@ impl Divergence for Lifted {
         &self,
         clouds: &Clouds<'_>,
         directions: &Directions,
-        warm_start: &mut Option<Vec<f32>>,
+        start: Option<&[f32]>,
         values: &mut [f32],
         gradient: &mut [f32],
+        found: Option<&mut [f32]>,
     ) -> Result<(), DivergenceError> {
-        self.check(
-            clouds,
-            directions,
-            warm_start.as_deref(),
-            values.len(),
-            gradient.len(),
-        )?;
+        self.check(clouds, directions, start, values.len(), gradient.len())?;
         let d = self.dimension;
         let size = clouds.shape.predicted * d;
-        let searches = matches!(self.lift, LiftConfig::Max { .. });
-        let mut found = vec![0.0; if searches { values.len() * d } else { 0 }];
-        let start = warm_start.as_deref();
-        if searches {
-            values
-                .par_iter_mut()
-                .zip(gradient.par_chunks_exact_mut(size))
-                .zip(found.par_chunks_exact_mut(d))
-                .enumerate()
-                .for_each(|(index, ((value, gradient), found))| {
-                    let element = clouds.element(index);
-                    *value =
-                        self.element(&element, directions.of(index), start, gradient, Some(found));
-                });
-            *warm_start = self.shared_start(clouds, &found);
-        } else {
-            values
-                .par_iter_mut()
-                .zip(gradient.par_chunks_exact_mut(size))
-                .enumerate()
-                .for_each(|(index, (value, gradient))| {
-                    let element = clouds.element(index);
-                    *value = self.element(&element, directions.of(index), None, gradient, None);
-                });
-        }
-        Ok(())
-    }
-
-    fn value_and_gradient_serial(
-        &self,
-        clouds: &Clouds<'_>,
-        directions: &Directions,
-        warm_start: Option<&[f32]>,
-        values: &mut [f32],
-        gradient: &mut [f32],
-        mut found: Option<&mut [f32]>,
-    ) -> Result<(), DivergenceError> {
-        self.check(clouds, directions, warm_start, values.len(), gradient.len())?;
-        let d = self.dimension;
-        if let Some(found) = &found {
-            length("found directions", found.len(), values.len() * d)?;
-        }
-        let size = clouds.shape.predicted * d;
-        let rows = values.iter_mut().zip(gradient.chunks_exact_mut(size));
-        for (index, (value, gradient)) in rows.enumerate() {
-            let found = found
-                .as_deref_mut()
-                .map(|f| &mut f[index * d..(index + 1) * d]);
+        let rows = values
+            .par_iter_mut()
+            .zip(gradient.par_chunks_exact_mut(size))
+            .enumerate();
+        let compute = |index: usize, value: &mut f32, gradient: &mut [f32], found| {
             let element = clouds.element(index);
-            *value = self.element(&element, directions.of(index), warm_start, gradient, found);
+            *value = self.element(&element, directions.of(index), start, gradient, found);
+        };
+        if let Some(found) = found {
+            length("found directions", found.len(), rows.len() * d)?;
+            rows.zip(found.par_chunks_exact_mut(d)).for_each(
+                |((index, (value, gradient)), found)| {
+                    compute(index, value, gradient, Some(found));
+                },
+            );
+        } else {
+            rows.for_each(|(index, (value, gradient))| compute(index, value, gradient, None));
         }
         Ok(())
     }

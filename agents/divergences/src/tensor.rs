@@ -87,22 +87,23 @@ pub(crate) fn loss(
     };
     let mut values = vec![0.0; b];
     let mut gradient = vec![0.0; b * n * d];
-    if on_tensors && searches {
-        // The search itself is no part of the graph: it runs here, and tensor operations follow along the directions found.
-        let mut found = vec![0.0; b * d];
-        lifted.value_and_gradient_serial(
-            &clouds,
-            directions,
-            warm_start.as_deref(),
-            &mut values,
-            &mut gradient,
-            Some(&mut found),
-        )?;
+    let mut found = vec![0.0; if searches { b * d } else { 0 }];
+    lifted.value_and_gradient(
+        &clouds,
+        directions,
+        warm_start.as_deref(),
+        &mut values,
+        &mut gradient,
+        searches.then_some(&mut found[..]),
+    )?;
+    if searches {
         *warm_start = lifted.shared_start(&clouds, &found);
+    }
+    if on_tensors && searches {
+        // The search itself is no part of the graph: it ran above, and tensor operations follow along the directions found.
         let found = Directions::new(found, d, Some(b))?;
         return tensor_loss(lifted, predicted, target, &found);
     }
-    lifted.value_and_gradient(&clouds, directions, warm_start, &mut values, &mut gradient)?;
     let shape = predicted.points.size();
     attach(
         &predicted.points,

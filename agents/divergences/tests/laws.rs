@@ -72,7 +72,7 @@ fn run(
     let mut values = vec![f32::NAN; shape.batch];
     let mut gradient = vec![f32::NAN; x.len()];
     divergence
-        .value_and_gradient(&clouds, directions, &mut None, &mut values, &mut gradient)
+        .value_and_gradient(&clouds, directions, None, &mut values, &mut gradient, None)
         .unwrap_or_else(|e| panic!("{divergence:?}: {e}"));
     (values, gradient)
 }
@@ -181,7 +181,7 @@ fn results_do_not_depend_on_threads_or_shards() {
         let mut values = vec![0.0; 2];
         let mut gradient = vec![0.0; 2 * n * d];
         divergence
-            .value_and_gradient_serial(
+            .value_and_gradient(
                 &shard,
                 &directions.slice(2..4),
                 None,
@@ -394,12 +394,21 @@ fn a_search_never_falls_below_its_starts() {
         .expect("valid");
     let starts = search.draw(batch, &mut rng);
     assert_eq!(starts.values().len(), batch * 3 * d);
-    let mut warm = None;
     let (mut values, mut gradient) = (vec![0.0; batch], vec![0.0; x.len()]);
+    let mut found = vec![0.0; batch * d];
     search
-        .value_and_gradient(&clouds, &starts, &mut warm, &mut values, &mut gradient)
+        .value_and_gradient(
+            &clouds,
+            &starts,
+            None,
+            &mut values,
+            &mut gradient,
+            Some(&mut found),
+        )
         .expect("finite");
-    let kept = warm.clone().expect("a start for the next call");
+    let kept = search
+        .shared_start(&clouds, &found)
+        .expect("a start for the next call");
     for (element, value) in values.iter().enumerate() {
         for start in starts.of(element).chunks_exact(d) {
             let single = Directions::new(start.to_vec(), d, None).expect("shape");
@@ -409,7 +418,14 @@ fn a_search_never_falls_below_its_starts() {
     }
     let first = values.clone();
     search
-        .value_and_gradient(&clouds, &starts, &mut warm, &mut values, &mut gradient)
+        .value_and_gradient(
+            &clouds,
+            &starts,
+            Some(&kept),
+            &mut values,
+            &mut gradient,
+            None,
+        )
         .expect("finite");
     assert!(values.iter().zip(&first).all(|(again, once)| again >= once));
     let at_kept = Directions::new(kept, d, None).expect("shape");
@@ -503,7 +519,7 @@ fn bad_inputs_are_one_clear_line() {
             target_weights: None,
         };
         divergence
-            .value_and_gradient(&clouds, &directions, &mut None, &mut [0.0], &mut [0.0; 4])
+            .value_and_gradient(&clouds, &directions, None, &mut [0.0], &mut [0.0; 4], None)
             .unwrap_err()
             .to_string()
     };

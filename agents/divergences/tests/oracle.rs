@@ -100,7 +100,7 @@ impl Case {
         config
             .build(self.d)
             .expect("valid")
-            .value_and_gradient(&clouds, &directions, &mut None, &mut values, &mut gradient)
+            .value_and_gradient(&clouds, &directions, None, &mut values, &mut gradient, None)
             .unwrap_or_else(|e| panic!("{}: {e}", self.name));
         (
             values[0].into(),

@@ -5,8 +5,9 @@ use pushforward_envs::StreamRng;
 use tch::{Device, Tensor};
 
 use crate::{
-    learner::{Learner, Rule, extra_rows, observation_rows},
+    learner::{Learner, Rule},
     network::LawNetwork,
+    shard::{extra_rows, observation_rows},
     utility::Utility,
 };
 

@@ -1,26 +1,23 @@
 //! The learner: pushes the law of the successor through the Bellman operator and fits the prediction to it.
 
-use std::ops::Range;
-
 use pushforward_core::{
-    Batch, CoreError, NamedArray, ObservationBuffer,
-    optimiser::Adam,
+    Batch, CoreError, NamedArray,
+    optimiser::{Adam, Gradients},
     parameters::{ParameterBuilder, Parameters},
-    tensor,
     trainer::UpdateReport,
 };
-use pushforward_divergences::{
-    Cloud, Clouds, Directions, Divergence, DivergenceError, LiftConfig, Path, Shape,
-};
-use pushforward_envs::{Discount, Env, EnvSpec, Policy, StreamRng};
+use pushforward_divergences::{Clouds, Divergence, LiftConfig, Shape};
+use pushforward_envs::{Discount, Env, Policy, StreamRng};
 use rand::Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use tch::{Device, Kind, Tensor};
+use tch::{Device, Tensor};
 
 use crate::{
     config::{Backup, ObjectiveConfig, SdrlConfig, TargetConfig},
+    dense::Pass,
     network::LawNetwork,
+    shard::{Context, Dense, Shard, Share, observation_shape},
     utility::Utility,
 };
 
@@ -31,24 +28,6 @@ pub(crate) enum Rule {
     Policy { policy: Policy, backup: Backup },
     /// Greedy for a utility of the law.
     Greedy { utility: Utility, double: bool },
-}
-
-/// Handles of one worker on the shared parameters, and its buffers.
-struct Shard {
-    online: Vec<Tensor>,
-    target: Vec<Tensor>,
-    rule: Rule,
-    noise: Option<Tensor>,
-    target_noise: Option<Tensor>,
-}
-
-/// What a shard found: gradients in the order of the parameters, unweighted losses, and the directions of a max lift.
-struct Share {
-    gradients: Vec<Tensor>,
-    losses: Vec<f32>,
-    found: Vec<f32>,
-    predicted: Vec<f32>,
-    target: Vec<f32>,
 }
 
 /// The updating half of the agent.
@@ -134,11 +113,16 @@ impl Learner {
         divergence
             .check_sizes(particles, targets)
             .map_err(|error| CoreError::Setting(format!("agent.divergence: {error}")))?;
-        // Elsewhere one stream of work is best: the device is parallel itself.
-        let count = if device == Device::Cpu {
+        // Without an autograd graph the products of the whole batch run side by side instead; another device is parallel itself.
+        let count = if device == Device::Cpu && network.dense().is_none() {
             config.shards
         } else {
             1
+        };
+        let width = if device == Device::Cpu {
+            online.flat().numel()
+        } else {
+            0
         };
         let shards = (0..count)
             .map(|_| Shard {
@@ -147,6 +131,9 @@ impl Learner {
                 rule: rule.clone(),
                 noise: None,
                 target_noise: None,
+                online_pass: Pass::default(),
+                target_pass: Pass::default(),
+                gradient: vec![0.0; width],
             })
             .collect();
         Ok(Self {
@@ -229,9 +216,19 @@ impl Learner {
             shard.target_noise = target_noise.as_ref().map(Tensor::shallow_clone);
         }
         let count = self.shards.len();
+        let dense = match self.network.dense() {
+            Some(law) if self.device == Device::Cpu => Some(Dense {
+                law,
+                online: self.online.values()?,
+                target: self.target.values()?,
+            }),
+            _ => None,
+        };
         let context = Context {
             network: &self.network,
+            dense,
             layout: &self.layout,
+            parameters: self.online.layouts(),
             divergence: self.divergence.as_ref(),
             directions: &directions,
             warm_start: self.warm_start.as_deref(),
@@ -241,7 +238,7 @@ impl Learner {
             device: self.device,
             updates: self.updates,
         };
-        let shares = self
+        let mut shares = self
             .shards
             .par_iter_mut()
             .enumerate()
@@ -265,13 +262,15 @@ impl Learner {
                 step: self.updates,
             });
         }
-        let gradients: Vec<Vec<Tensor>> = shares
-            .iter()
-            .map(|share| share.gradients.iter().map(Tensor::shallow_clone).collect())
-            .collect();
-        let gradient_norm = self
-            .optimiser
-            .step(&mut self.online, &gradients, progress)?;
+        let gradient_norm = if self.device == Device::Cpu {
+            let shards: Vec<&[f32]> = self.shards.iter().map(|own| &own.gradient[..]).collect();
+            self.optimiser
+                .step(&mut self.online, Gradients::Shards(&shards), progress)?
+        } else {
+            let leaves = std::mem::take(&mut shares[0].leaves);
+            self.optimiser
+                .step(&mut self.online, Gradients::Leaves(&leaves), progress)?
+        };
         self.updates += 1;
         match self.config.target {
             TargetConfig::Polyak { rate } => self.target.follow(&self.online, rate)?,
@@ -431,276 +430,6 @@ impl Rule {
         match self {
             Self::Greedy { utility, .. } => utility.extra_len(),
             Self::Policy { .. } => 0,
-        }
-    }
-}
-
-/// Shape of a batch of observations after its first axis: flat floats, or bytes as they are.
-pub(crate) fn observation_shape(spec: &EnvSpec) -> Vec<i64> {
-    vec![spec.observation.len() as i64]
-}
-
-/// Rows of a buffer as a tensor [rows, ..].
-pub(crate) fn observation_rows(
-    buffer: &ObservationBuffer,
-    rows: Range<usize>,
-    shape: &[i64],
-    device: Device,
-) -> Result<Tensor, CoreError> {
-    let length = shape.iter().product::<i64>() as usize;
-    let mut full = vec![rows.len() as i64];
-    full.extend(shape);
-    let range = rows.start * length..rows.end * length;
-    match buffer {
-        ObservationBuffer::F32(values) => tensor::from_f32(&values[range], &full, device),
-        ObservationBuffer::U8(values) => tensor::from_u8(&values[range], &full, device),
-    }
-}
-
-/// Rows of `extra` as a tensor [rows, k], or `None` where there is none.
-pub(crate) fn extra_rows(
-    extra: &[f32],
-    rows: Range<usize>,
-    length: usize,
-    device: Device,
-) -> Result<Option<Tensor>, CoreError> {
-    if length == 0 {
-        return Ok(None);
-    }
-    let shape = [rows.len() as i64, length as i64];
-    tensor::from_f32(
-        &extra[rows.start * length..rows.end * length],
-        &shape,
-        device,
-    )
-    .map(Some)
-}
-
-/// What all shards share during one update.
-struct Context<'a> {
-    network: &'a LawNetwork,
-    layout: &'a Layout,
-    divergence: &'a dyn Divergence,
-    directions: &'a Directions,
-    warm_start: Option<&'a [f32]>,
-    searches: bool,
-    batch: &'a Batch,
-    next_actions: &'a [i64],
-    device: Device,
-    updates: u64,
-}
-
-impl Context<'_> {
-    fn share(&self, shard: &mut Shard, rows: Range<usize>) -> Result<Share, CoreError> {
-        let layout = self.layout;
-        let (batch, size) = (self.batch, rows.len());
-        let (target, target_weights) = self.targets(shard, rows.clone())?;
-        let observations = observation_rows(
-            &batch.observations,
-            rows.clone(),
-            &layout.observation,
-            self.device,
-        )?;
-        let extra = extra_rows(&batch.extra, rows.clone(), layout.extra, self.device)?;
-        let predicted = self.network.forward_taken(
-            &shard.online,
-            &observations,
-            extra.as_ref(),
-            shard.noise.as_ref(),
-            &batch.actions[rows.clone()],
-        )?;
-        let dim = layout.dim as i64;
-        let scale: Vec<f32> = batch.weights[rows.clone()]
-            .iter()
-            .map(|w| w / batch.size as f32)
-            .collect();
-        let shape = Shape {
-            batch: size,
-            predicted: layout.particles,
-            target: target.len() / (size * layout.dim),
-            dimension: layout.dim,
-        };
-        let directions = self.directions.slice(rows);
-        let mut share = Share {
-            gradients: Vec::new(),
-            losses: vec![0.0; size],
-            found: Vec::new(),
-            predicted: Vec::new(),
-            target,
-        };
-        let objective = if self.device == Device::Cpu {
-            let dense = predicted.f_detach()?.f_contiguous()?;
-            let values = tensor::f32_slice(&dense)?;
-            let mut gradient = vec![0.0; values.len()];
-            let clouds = Clouds {
-                predicted: values,
-                target: &share.target,
-                predicted_weights: None,
-                target_weights: target_weights.as_deref(),
-                shape,
-            };
-            let searches = self.searches;
-            let mut found = vec![0.0; if searches { size * layout.dim } else { 0 }];
-            self.divergence
-                .value_and_gradient_serial(
-                    &clouds,
-                    &directions,
-                    self.warm_start,
-                    &mut share.losses,
-                    &mut gradient,
-                    searches.then_some(&mut found[..]),
-                )
-                .map_err(|error| self.blame(&error))?;
-            if searches {
-                share.found = found;
-                share.predicted = values.to_vec();
-            }
-            for (row, scale) in gradient
-                .chunks_mut(layout.particles * layout.dim)
-                .zip(&scale)
-            {
-                row.iter_mut().for_each(|g| *g *= scale);
-            }
-            let gradient = tensor::from_f32(&gradient, &predicted.size(), self.device)?;
-            predicted.f_mul(&gradient)?.f_sum(Kind::Float)?
-        } else {
-            let cloud = |values: &[f32], points: usize| {
-                tensor::from_f32(values, &[size as i64, points as i64, dim], self.device)
-            };
-            let weights = match &target_weights {
-                Some(weights) => Some(tensor::from_f32(
-                    weights,
-                    &[size as i64, shape.target as i64],
-                    self.device,
-                )?),
-                None => None,
-            };
-            let target = Cloud {
-                points: cloud(&share.target, shape.target)?,
-                weights,
-            };
-            let predicted = Cloud {
-                points: predicted,
-                weights: None,
-            };
-            let mut start = self.warm_start.map(<[f32]>::to_vec);
-            let losses = self
-                .divergence
-                .loss_from(&predicted, &target, &directions, &mut start, Path::Fastest)
-                .map_err(|error| self.blame(&error))?;
-            share.losses = tensor::to_f32(&losses.detach())?;
-            losses.f_dot(&tensor::from_f32(&scale, &[size as i64], self.device)?)?
-        };
-        share.gradients = Tensor::f_run_backward(&[objective], &shard.online, false, false)?;
-        Ok(share)
-    }
-
-    fn blame(&self, error: &DivergenceError) -> CoreError {
-        match error {
-            DivergenceError::NotFinite { what, .. } => CoreError::NonFinite {
-                what: (*what).into(),
-                step: self.updates,
-            },
-            other => CoreError::Tensor(other.to_string()),
-        }
-    }
-
-    /// Target points R_n + Γ^n Z(S_n, A') of the rows, [b, M, d], and their weights where they are not equal.
-    fn targets(
-        &self,
-        shard: &mut Shard,
-        rows: Range<usize>,
-    ) -> Result<(Vec<f32>, Option<Vec<f32>>), CoreError> {
-        let layout = self.layout;
-        let batch = self.batch;
-        let observations = observation_rows(
-            &batch.next_observations,
-            rows.clone(),
-            &layout.observation,
-            self.device,
-        )?;
-        let extra = extra_rows(&batch.next_extra, rows.clone(), layout.extra, self.device)?;
-        let noise = shard.target_noise.as_ref();
-        let all = |leaves: &[Tensor]| {
-            let forward = || {
-                self.network
-                    .forward(leaves, &observations, extra.as_ref(), noise)
-            };
-            tensor::to_f32(&tch::no_grad(forward)?)
-        };
-        let of = |leaves: &[Tensor], taken: &[i64]| {
-            let forward = || {
-                self.network
-                    .forward_taken(leaves, &observations, extra.as_ref(), noise, taken)
-            };
-            tensor::to_f32(&tch::no_grad(forward)?)
-        };
-        let (actions, block) = (layout.actions, layout.particles * layout.dim);
-        let mut weights = None;
-        let own = match &mut shard.rule {
-            Rule::Policy {
-                backup: Backup::Sampled,
-                ..
-            } => of(&shard.target, &self.next_actions[rows.clone()])?,
-            Rule::Policy {
-                policy,
-                backup: Backup::Mixture,
-            } => {
-                let states = &batch.next_table_state[rows.clone()];
-                let mixture = states
-                    .iter()
-                    .flat_map(|&state| policy.probabilities(state as usize));
-                let each = mixture.flat_map(|probability| {
-                    let weight = probability / layout.particles as f32;
-                    std::iter::repeat_n(weight, layout.particles)
-                });
-                weights = Some(each.collect());
-                all(&shard.target)?
-            }
-            Rule::Greedy { utility, double } => {
-                let judged = all(if *double {
-                    &shard.online
-                } else {
-                    &shard.target
-                })?;
-                let laws = judged.chunks_exact(actions * block);
-                let taken: Vec<i64> = laws
-                    .zip(rows.clone())
-                    .map(|(laws, row)| {
-                        let extra = &batch.next_extra[row * layout.extra..(row + 1) * layout.extra];
-                        utility.greedy(laws, actions, layout.particles, extra) as i64
-                    })
-                    .collect();
-                of(&shard.target, &taken)?
-            }
-        };
-        let mut points = Vec::with_capacity(own.len());
-        let each = own.len() / rows.len();
-        for (row, laws) in rows.zip(own.chunks_exact(each)) {
-            self.push_forward(row, laws, &mut points);
-        }
-        Ok((points, weights))
-    }
-
-    /// Appends R_n + B z for every point z, B being the bootstrap matrix of the row.
-    fn push_forward(&self, row: usize, points: &[f32], out: &mut Vec<f32>) {
-        let dim = self.layout.dim;
-        let reward = &self.batch.rewards[row * dim..(row + 1) * dim];
-        let matrix = &self.batch.bootstrap[row * dim * dim..(row + 1) * dim * dim];
-        for point in points.chunks_exact(dim) {
-            out.extend(
-                reward
-                    .iter()
-                    .zip(matrix.chunks_exact(dim))
-                    .map(|(reward, matrix)| {
-                        reward
-                            + matrix
-                                .iter()
-                                .zip(point)
-                                .map(|(entry, z)| entry * z)
-                                .sum::<f32>()
-                    }),
-            );
         }
     }
 }

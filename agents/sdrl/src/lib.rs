@@ -2,12 +2,14 @@
 
 mod actor;
 mod config;
+mod dense;
 mod experiment;
 mod hyperbolic;
 mod judge;
 pub mod law;
 mod learner;
 mod network;
+mod shard;
 mod utility;
 
 pub use actor::SdrlActor;

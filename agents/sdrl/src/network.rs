@@ -10,6 +10,8 @@ use rand::Rng;
 use serde::{Deserialize, Serialize};
 use tch::Tensor;
 
+use crate::dense::DenseLaw;
+
 /// How the law of Z(s, a) in R^d is represented.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -162,6 +164,17 @@ impl LawNetwork {
             particles: particles as i64,
             dim,
         })
+    }
+
+    /// This network without an autograd graph, for particles of a torso without convolutions.
+    pub(crate) fn dense(&self) -> Option<DenseLaw<'_>> {
+        match &self.head {
+            Head::Particles { points } => {
+                let torso = self.torso.dense()?;
+                Some(DenseLaw { torso, points })
+            }
+            Head::Implicit { .. } => None,
+        }
     }
 
     /// How many uniform numbers one point needs (0 for particles).
