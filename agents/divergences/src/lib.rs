@@ -12,6 +12,7 @@
 
 mod config;
 mod directions;
+mod divergence;
 mod error;
 mod kernels;
 mod lifted;
@@ -22,9 +23,9 @@ pub use config::{
     DIVERGENCES, DivergenceConfig, Entry, KernelConfig, LIFTS, LiftConfig, SearchConfig, Statistic,
 };
 pub use directions::{Directions, Draw};
+pub use divergence::{Divergence, Evaluation, Points};
 pub use error::DivergenceError;
 pub use kernels::radial::mean_coordinate_power;
 pub use kernels::{Clouds, Shape};
-pub use lifted::{Divergence, Evaluation, Points};
 #[cfg(feature = "tensor")]
 pub use tensor::{Cloud, Path};

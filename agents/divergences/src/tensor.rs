@@ -3,8 +3,9 @@
 use tch::{Device, Kind, TchError, Tensor};
 
 use crate::config::LiftConfig;
+use crate::divergence::Divergence;
 use crate::kernels::{Clouds, Shape};
-use crate::lifted::{Divergence, Lifted};
+use crate::lifted::Lifted;
 use crate::{Directions, DivergenceError};
 
 impl From<TchError> for DivergenceError {
