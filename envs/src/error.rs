@@ -14,6 +14,14 @@ pub enum EnvError {
         /// What was got and what was expected.
         message: String,
     },
+    /// A mean-field game, or something given for one, is out of range.
+    #[error("game {name}: {message}")]
+    Game {
+        /// Registry name of the game.
+        name: String,
+        /// What was got and what was expected.
+        message: String,
+    },
     /// A map file is not a maze.
     #[error("map {path}: {message}")]
     Map {
@@ -39,4 +47,14 @@ pub enum EnvError {
         /// What the system said.
         source: std::io::Error,
     },
+}
+
+impl EnvError {
+    /// A [`EnvError::Game`].
+    pub(crate) fn game(name: &str, message: String) -> Self {
+        Self::Game {
+            name: name.to_owned(),
+            message,
+        }
+    }
 }

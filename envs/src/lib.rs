@@ -11,6 +11,7 @@ mod error;
 pub mod ground_truth;
 pub mod gymnasium;
 pub mod maze;
+pub mod mean_field;
 pub mod optimal;
 mod policy;
 pub mod probe;

@@ -141,7 +141,7 @@ fn parse<S: EnvSettings>(name: &str, table: Table) -> Result<S, EnvError> {
 }
 
 /// One line for a settings error, with the nearest match where serde lists what it expected.
-fn explain(error: &toml::de::Error) -> String {
+pub(crate) fn explain(error: &toml::de::Error) -> String {
     let message = error.message();
     let words: Vec<&str> = message.split('`').skip(1).step_by(2).collect();
     if let [word, candidates @ ..] = words.as_slice()

@@ -1,0 +1,26 @@
+//! Mean-field games: a population law pushed forward through a policy, on common-noise paths.
+//!
+//! A game says how one individual moves and what it collects ([`MeanFieldGame`]); a simulator pushes the whole population
+//! ([`PushForward`]).
+
+mod backward;
+mod game;
+pub mod games;
+mod noise_paths;
+mod policies;
+mod push_forward;
+mod real;
+pub mod registry;
+mod rollout;
+pub mod solve;
+mod transitions;
+
+pub use backward::{Baseline, structural_gradient};
+pub use game::{ActionKind, GameSpec, MeanFieldGame, Moment, NoiseLaw, StateFeatures};
+pub use noise_paths::NoisePaths;
+pub use policies::Policies;
+pub use push_forward::{PushForward, check_game};
+pub use real::Real;
+pub use registry::{GameConfig, GameSettings};
+pub use rollout::Rollout;
+pub use transitions::{Moves, Noise, Transitions};
