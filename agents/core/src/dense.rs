@@ -21,7 +21,8 @@ pub struct ParameterValues<'a> {
 }
 
 impl<'a> ParameterValues<'a> {
-    fn get(&self, index: usize) -> &'a [f32] {
+    /// One parameter by its index.
+    pub fn get(&self, index: usize) -> &'a [f32] {
         &self.flat[self.layouts[index].range()]
     }
 }
@@ -45,20 +46,25 @@ impl Linear {
         if rows == 0 {
             return;
         }
-        let bias = own.get(self.bias);
-        for row in output.chunks_exact_mut(bias.len()) {
-            row.copy_from_slice(bias);
+        let outputs = self.outputs as usize;
+        match self.bias.map(|bias| own.get(bias)) {
+            None => output.fill(0.0),
+            Some(bias) => {
+                for row in output.chunks_exact_mut(outputs) {
+                    row.copy_from_slice(bias);
+                }
+            }
         }
-        let weight = view(own.get(self.weight), bias.len());
+        let weight = view(own.get(self.weight), outputs);
         let mut output = view_mut(output, rows);
         general_mat_mul(1.0, &view(input, rows), &weight.t(), 1.0, &mut output);
     }
 
-    /// Gradients ∂W = ∂Yᵀ X and ∂b = Σ_rows ∂Y into `gradient`, a flat buffer laid out as the parameters (overwritten there).
+    /// Adds the gradients ∂W = ∂Yᵀ X and ∂b = Σ_rows ∂Y to `gradient`, a flat buffer laid out as the parameters.
     ///
     /// # Panics
     /// If a slice does not hold `rows` rows of its width.
-    pub fn parameter_gradient(
+    pub fn add_parameter_gradient(
         &self,
         layouts: &[ParameterLayout],
         input: &[f32],
@@ -66,33 +72,31 @@ impl Linear {
         rows: usize,
         gradient: &mut [f32],
     ) {
-        let [weight, bias] =
-            [&layouts[self.weight], &layouts[self.bias]].map(ParameterLayout::range);
         if rows == 0 {
-            gradient[weight].fill(0.0);
-            gradient[bias].fill(0.0);
             return;
         }
         let outputs = output_gradient.len() / rows;
         let (output_rows, input_rows) = (view(output_gradient, rows), view(input, rows));
         // Two halves of the outputs, wherever two workers are free.
         let half = outputs / 2;
-        let (first, second) = gradient[weight].split_at_mut(half * input_rows.ncols());
+        let own = &mut gradient[layouts[self.weight].range()];
+        let (first, second) = own.split_at_mut(half * input_rows.ncols());
         let multiply = |range: std::ops::Range<usize>, own: &mut [f32]| {
             if !range.is_empty() {
                 let left = output_rows.slice(s![.., range.clone()]);
                 let mut own = view_mut(own, range.len());
-                general_mat_mul(1.0, &left.t(), &input_rows, 0.0, &mut own);
+                general_mat_mul(1.0, &left.t(), &input_rows, 1.0, &mut own);
             }
         };
         rayon::join(
             || multiply(0..half, first),
             || multiply(half..outputs, second),
         );
-        let bias = &mut gradient[bias];
-        bias.fill(0.0);
-        for row in output_gradient.chunks_exact(outputs) {
-            bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
+        if let Some(bias) = self.bias {
+            let bias = &mut gradient[layouts[bias].range()];
+            for row in output_gradient.chunks_exact(outputs) {
+                bias.iter_mut().zip(row).for_each(|(sum, g)| *sum += g);
+            }
         }
     }
 
@@ -148,7 +152,7 @@ impl Activations {
         self.layers.last().map_or(&[], Vec::as_slice)
     }
 
-    /// The gradient with respect to [`Activations::output`], for the caller to fill before [`Mlp::gradient`], beside that output.
+    /// The gradient with respect to [`Activations::output`], for the caller to fill before [`Mlp::add_gradient`], beside that output.
     pub fn output_gradient(&mut self) -> (&[f32], &mut [f32]) {
         let Self {
             layers, gradients, ..
@@ -177,9 +181,9 @@ impl Mlp {
         }
     }
 
-    /// Parameter gradients of the last pass into the flat buffer `gradient`, from the output gradient that the caller wrote into
+    /// Adds the parameter gradients of the last pass to the flat buffer `gradient`, from the output gradient that the caller wrote into
     /// [`Activations::output_gradient`] (destroyed). A zero activation passes no gradient on.
-    pub fn gradient(
+    pub fn add_gradient(
         &self,
         own: ParameterValues<'_>,
         activations: &mut Activations,
@@ -195,7 +199,7 @@ impl Mlp {
                 *g = if *value > 0.0 { *g } else { 0.0 };
             }
             let mut parameters = || {
-                layer.parameter_gradient(own.layouts, &layers[index], current, *rows, gradient);
+                layer.add_parameter_gradient(own.layouts, &layers[index], current, *rows, gradient);
             };
             if index == 0 {
                 parameters();
@@ -240,8 +244,8 @@ mod tests {
         let (output, output_gradient) = activations.output_gradient();
         let output = output.to_vec();
         output_gradient.copy_from_slice(&slopes);
-        let mut gradient = vec![f32::NAN; flat.len()];
-        mlp.gradient(own, &mut activations, &mut gradient);
+        let mut gradient = vec![0.0; flat.len()];
+        mlp.add_gradient(own, &mut activations, &mut gradient);
 
         let leaves = parameters.handles();
         let expected = mlp
@@ -266,7 +270,7 @@ mod tests {
         }
     }
 
-    /// y = 2x + 1 with rows (3), (5): Σ ∂y x = 1·3 + 10·5 = 53, Σ ∂y = 11, ∂x = 2 ∂y; no rows give zero gradients.
+    /// y = 2x + 1 with rows (3), (5): Σ ∂y x = 1·3 + 10·5 = 53, Σ ∂y = 11, ∂x = 2 ∂y; no rows add nothing.
     #[test]
     fn an_affine_map_by_hand() {
         let mut builder = ParameterBuilder::new(StreamRng::new(1, "test", 0));
@@ -281,13 +285,13 @@ mod tests {
         let mut output = [0.0; 2];
         map.values(own, &[3.0, 5.0], &mut output, 2);
         assert_eq!(output, [7.0, 11.0]);
-        let mut gradient = vec![f32::NAN; flat.len()];
-        map.parameter_gradient(own.layouts, &[3.0, 5.0], &[1.0, 10.0], 2, &mut gradient);
+        let mut gradient = vec![0.0; flat.len()];
+        map.add_parameter_gradient(own.layouts, &[3.0, 5.0], &[1.0, 10.0], 2, &mut gradient);
+        assert_eq!((gradient[0], gradient[16]), (53.0, 11.0));
+        map.add_parameter_gradient(own.layouts, &[], &[], 0, &mut gradient);
         assert_eq!((gradient[0], gradient[16]), (53.0, 11.0));
         let mut slopes = [0.0; 2];
         map.input_gradient(own, &[1.0, 10.0], 2, &mut slopes);
         assert_eq!(slopes, [2.0, 20.0]);
-        map.parameter_gradient(own.layouts, &[], &[], 0, &mut gradient);
-        assert_eq!((gradient[0], gradient[16]), (0.0, 0.0));
     }
 }

@@ -10,7 +10,7 @@ use crate::{CoreError, parameters::ParameterBuilder};
 #[derive(Clone, Debug)]
 pub struct Linear {
     pub(crate) weight: usize,
-    pub(crate) bias: usize,
+    pub(crate) bias: Option<usize>,
     /// Length of the output.
     pub outputs: i64,
 }
@@ -27,6 +27,11 @@ impl Linear {
         let bound = (3.0 * gain / inputs as f64).sqrt();
         let weight = builder.uniform(&format!("{name}.weight"), &[outputs, inputs], bound);
         let bias = builder.uniform(&format!("{name}.bias"), &[outputs], 0.0);
+        Self::over(weight, Some(bias), outputs)
+    }
+
+    /// The map of parameters that were added before: a weight `[outputs, inputs]` and, unless b = 0, a bias `[outputs]`.
+    pub fn over(weight: usize, bias: Option<usize>, outputs: i64) -> Self {
         Self {
             weight,
             bias,
@@ -46,11 +51,7 @@ impl Linear {
         let bound = (3.0 * gain / inputs as f64).sqrt();
         let weight = builder.uniform(&format!("{name}.weight"), &[outputs, inputs], bound);
         let bias = builder.gaussian(&format!("{name}.bias"), &[outputs], 0.0, deviation);
-        Self {
-            weight,
-            bias,
-            outputs,
-        }
+        Self::over(weight, Some(bias), outputs)
     }
 
     /// W x + b for x of shape [.., inputs].
@@ -58,7 +59,8 @@ impl Linear {
     /// # Errors
     /// If the shapes do not fit.
     pub fn forward(&self, leaves: &[Tensor], input: &Tensor) -> Result<Tensor, CoreError> {
-        Ok(input.f_linear(&leaves[self.weight], Some(&leaves[self.bias]))?)
+        let bias = self.bias.map(|bias| &leaves[bias]);
+        Ok(input.f_linear(&leaves[self.weight], bias)?)
     }
 }
 

@@ -75,6 +75,37 @@ impl ParameterBuilder {
         })
     }
 
+    /// Adds a parameter of one value throughout and returns its index.
+    pub fn constant(&mut self, name: &str, shape: &[i64], value: f32) -> usize {
+        self.add(name, shape, |_| value)
+    }
+
+    /// Adds a parameter with entries of variance 1/`inputs`, Gaussian but cut off at two deviations, and returns its index.
+    ///
+    /// This is LeCun's initialisation as the libraries JAX and Flax have it.
+    pub fn lecun(&mut self, name: &str, shape: &[i64], inputs: i64) -> usize {
+        // The deviation of a standard Gaussian cut off at ±2.
+        let deviation = 1.0 / (inputs as f64).sqrt() / 0.879_625_661_034_239_8;
+        self.add(name, shape, |rng| {
+            loop {
+                let draw: f64 = rng.sample(rand_distr::StandardNormal);
+                if draw.abs() <= 2.0 {
+                    return (deviation * draw) as f32;
+                }
+            }
+        })
+    }
+
+    /// Adds a parameter of `blocks` random orthogonal matrices `[size, size]`, one above the other, and returns its index.
+    pub fn orthogonal(&mut self, name: &str, blocks: usize, size: usize) -> usize {
+        let matrices: Vec<f32> = (0..blocks)
+            .flat_map(|_| orthogonal(size, &mut self.rng))
+            .collect();
+        let mut entries = matrices.into_iter();
+        let shape = [(blocks * size) as i64, size as i64];
+        self.add(name, &shape, |_| entries.next().unwrap_or(0.0))
+    }
+
     fn add(
         &mut self,
         name: &str,
@@ -107,6 +138,27 @@ impl ParameterBuilder {
         let flat = Tensor::f_from_slice(&self.values)?.f_to_device(device)?;
         Parameters::over(flat, self.layouts)
     }
+}
+
+/// An orthogonal matrix `[size, size]`, uniform on the orthogonal group: Gram and Schmidt on Gaussian rows.
+fn orthogonal(size: usize, rng: &mut StreamRng) -> Vec<f32> {
+    let mut rows: Vec<Vec<f64>> = Vec::with_capacity(size);
+    while rows.len() < size {
+        let mut row: Vec<f64> = (0..size)
+            .map(|_| rng.sample(rand_distr::StandardNormal))
+            .collect();
+        // Twice, because once leaves rounding errors along the earlier rows.
+        for _ in 0..2 {
+            for other in &rows {
+                let along: f64 = row.iter().zip(other).map(|(a, b)| a * b).sum();
+                row.iter_mut().zip(other).for_each(|(a, b)| *a -= along * b);
+            }
+        }
+        let norm = row.iter().map(|a| a * a).sum::<f64>().sqrt();
+        row.iter_mut().for_each(|a| *a /= norm);
+        rows.push(row);
+    }
+    rows.into_iter().flatten().map(|a| a as f32).collect()
 }
 
 /// A set of parameters: one flat f32 buffer and, over it, one leaf tensor for each parameter.
@@ -271,5 +323,36 @@ impl Parameters {
     pub fn assign(&mut self, flat: &Tensor) -> Result<(), CoreError> {
         tch::no_grad(|| self.flat.f_copy_(flat))?;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initial_values_have_their_laws() {
+        let mut builder = ParameterBuilder::new(StreamRng::new(1, "test", 0));
+        let constant = builder.constant("constant", &[3], 0.5);
+        let lecun = builder.lecun("lecun", &[100, 25], 25);
+        let orthogonal = builder.orthogonal("orthogonal", 2, 7);
+        let parameters = builder.build(Device::Cpu).unwrap();
+        let own = parameters.values().unwrap();
+        assert_eq!(own.get(constant), [0.5; 3]);
+        // 2500 entries of variance 1/25 = .04: the sample variance has a relative deviation below sqrt(2/2500) = .028; none is beyond
+        // 2 · .2/.8796 = .4547.
+        let values = own.get(lecun);
+        let variance = values.iter().map(|v| v * v).sum::<f32>() / values.len() as f32;
+        assert!((variance / 0.04 - 1.0).abs() < 0.15, "{variance}");
+        assert!(values.iter().all(|v| v.abs() <= 0.4548));
+        for block in own.get(orthogonal).chunks_exact(49) {
+            for (i, a) in block.chunks_exact(7).enumerate() {
+                for (j, b) in block.chunks_exact(7).enumerate() {
+                    let product: f32 = a.iter().zip(b).map(|(a, b)| a * b).sum();
+                    let expected = if i == j { 1.0 } else { 0.0 };
+                    assert!((product - expected).abs() < 1e-5);
+                }
+            }
+        }
     }
 }

@@ -112,7 +112,7 @@ impl DenseLaw<'_> {
         result
     }
 
-    /// Parameter gradients of the last [`DenseLaw::taken`] into the flat buffer `gradient`, for gradients `slopes` `[rows, N, d]` of its points.
+    /// Parameter gradients of the last [`DenseLaw::taken`] into the flat buffer `gradient` (overwritten), for gradients `slopes` `[rows, N, d]` of its points.
     pub fn gradient(
         &self,
         own: ParameterValues<'_>,
@@ -122,6 +122,7 @@ impl DenseLaw<'_> {
     ) {
         let rows = pass.activations.rows();
         let block = slopes.len() / rows;
+        gradient.fill(0.0);
         for (out, &row) in pass.grouped.chunks_exact_mut(block).zip(&pass.order) {
             out.copy_from_slice(&slopes[row * block..(row + 1) * block]);
         }
@@ -141,7 +142,7 @@ impl DenseLaw<'_> {
         rayon::join(
             || {
                 for (points, rows) in heads() {
-                    points.parameter_gradient(
+                    points.add_parameter_gradient(
                         own.layouts,
                         &features[rows.start * width..rows.end * width],
                         &grouped[rows.start * block..rows.end * block],
@@ -161,7 +162,8 @@ impl DenseLaw<'_> {
                 }
             },
         );
-        self.torso.gradient(own, &mut pass.activations, gradient);
+        self.torso
+            .add_gradient(own, &mut pass.activations, gradient);
     }
 }
 
