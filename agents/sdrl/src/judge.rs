@@ -143,11 +143,6 @@ impl Judge {
         &self.discount
     }
 
-    /// Γ that the agent learns with.
-    pub fn learning_discount(&self) -> &Discount {
-        &self.learning
-    }
-
     /// Judges the agent as it is; `last` adds the further probe states and a rendered episode.
     ///
     /// # Errors
@@ -381,20 +376,9 @@ impl Judge {
             .iter()
             .flat_map(|episode| episode.discounted_return.iter().map(|&value| value as f32))
             .collect();
-        // The law of the achieved returns, judged from the start: C_0 = 0 and Γ^0 = I.
-        let mut extra = vec![0.0; utility.extra_len()];
-        if let Some(power) = extra.get_mut(dim..) {
-            match power.len() {
-                length if length == dim * dim => {
-                    power
-                        .iter_mut()
-                        .step_by(dim + 1)
-                        .for_each(|entry| *entry = 1.0);
-                }
-                _ => power.fill(1.0),
-            }
-        }
         let mut value = [0.0];
+        // The law of the achieved returns, judged from the start.
+        let extra = utility.start_extra();
         utility.values(&returns, episodes.len(), &extra, &mut value);
         put(tag::EVALUATE_UTILITY.into(), value[0]);
         for k in 0..dim {
@@ -437,7 +421,7 @@ impl Judge {
             label: "evaluate episodes".into(),
             discount: self.learning.clone(),
             evaluation_discount: self.discount.clone(),
-            conditioned: learner.extra_len() > 0,
+            conditioned: learner.extra_length() > 0,
         };
         Collector::new(envs, config)
     }

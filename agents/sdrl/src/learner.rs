@@ -107,7 +107,7 @@ impl Learner {
                 double: *double,
             },
         };
-        let extra = rule.extra_len();
+        let extra = rule.extra_length();
         let mut builder = ParameterBuilder::new(StreamRng::new(seed, "parameters", 0));
         let network = LawNetwork::new(
             &mut builder,
@@ -174,7 +174,7 @@ impl Learner {
     }
 
     /// Numbers appended to each observation: C_t and Γ^t where the rule needs them, else 0.
-    pub fn extra_len(&self) -> usize {
+    pub fn extra_length(&self) -> usize {
         self.layout.extra
     }
 
@@ -427,9 +427,9 @@ pub struct LearnerState {
 
 impl Rule {
     /// Numbers appended to an observation: C_t and Γ^t where the rule needs them.
-    fn extra_len(&self) -> usize {
+    fn extra_length(&self) -> usize {
         match self {
-            Self::Greedy { utility, .. } => utility.extra_len(),
+            Self::Greedy { utility, .. } => utility.extra_length(),
             Self::Policy { .. } => 0,
         }
     }
