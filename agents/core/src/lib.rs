@@ -19,4 +19,4 @@ pub use checkpoint::{Checkpoint, CheckpointStore, NamedArray};
 pub use error::CoreError;
 pub use pushforward_envs::ObservationBuffer;
 pub use replay::{Batch, Replay, ReplayConfig, ReplayShape, VectorStep, available_memory};
-pub use rollout::{Behaviour, Collector, CollectorConfig, Episode, EpisodeStatistics};
+pub use rollout::{Behaviour, Collector, CollectorConfig, Episode, EpisodeStatistics, ExtraLayout};

@@ -1,11 +1,12 @@
 //! Collecting experience: environments, exploration, the return so far, episode statistics.
 
 mod accumulator;
+mod extra;
 mod statistics;
 #[cfg(test)]
 mod tests;
 
-pub use accumulator::extra_length;
+pub use extra::ExtraLayout;
 pub use statistics::{Episode, EpisodeStatistics};
 
 use pushforward_envs::{
@@ -68,8 +69,8 @@ pub struct Collector {
     envs: VectorEnv,
     config: CollectorConfig,
     state: State,
-    /// Length k of the extra vector, 0 unless conditioned.
-    extra_length: usize,
+    /// Layout of the extra vector, if conditioned.
+    layout: Option<ExtraLayout>,
     extra: Vec<f32>,
     successor_extra: Vec<f32>,
     actions: Vec<usize>,
@@ -98,11 +99,10 @@ impl Collector {
                 )));
             }
         }
-        let extra_length = if config.conditioned {
-            extra_length(&config.discount)
-        } else {
-            0
-        };
+        let layout = config
+            .conditioned
+            .then(|| ExtraLayout::new(&config.discount));
+        let extra_length = layout.map_or(0, |layout| layout.length());
         let exploration = (0..count as u64)
             .map(|index| {
                 StreamRng::new(config.seed, &format!("{}/exploration", config.label), index)
@@ -119,7 +119,7 @@ impl Collector {
                 lengths: vec![0; count],
                 statistics: EpisodeStatistics::new(dim),
             },
-            extra_length,
+            layout,
             extra: vec![0.0; count * extra_length],
             successor_extra: vec![0.0; count * extra_length],
             actions: vec![0; count],
@@ -149,7 +149,7 @@ impl Collector {
 
     /// Length k of the extra vector that goes to the actor and to replay.
     pub fn extra_length(&self) -> usize {
-        self.extra_length
+        self.layout.map_or(0, |layout| layout.length())
     }
 
     /// Environment steps taken, over all environments together.
@@ -377,7 +377,7 @@ impl Collector {
     /// Adds the last step to all running sums and closes the episodes that ended.
     fn account(&mut self) {
         let dim = self.envs.spec().reward_dim;
-        let k = self.extra_length;
+        let k = self.extra_length();
         for environment in 0..self.envs.count() {
             let reward = &self.envs.rewards()[environment * dim..(environment + 1) * dim];
             let state = &mut self.state;
@@ -391,11 +391,9 @@ impl Collector {
             }
             state.lengths[environment] += 1;
             let rows = environment * k..(environment + 1) * k;
-            if k > 0 {
+            if let Some(layout) = self.layout {
                 let extra = &mut self.successor_extra[rows.clone()];
-                state
-                    .so_far
-                    .write_extra(&self.config.discount, environment, extra);
+                state.so_far.write_extra(layout, environment, extra);
             }
             let outcome = self.envs.outcomes()[environment];
             if outcome != Outcome::Continue {
@@ -412,11 +410,9 @@ impl Collector {
                 }
                 self.begin_episode(environment);
             }
-            if k > 0 {
+            if let Some(layout) = self.layout {
                 let extra = &mut self.extra[rows];
-                self.state
-                    .so_far
-                    .write_extra(&self.config.discount, environment, extra);
+                self.state.so_far.write_extra(layout, environment, extra);
             }
         }
     }
@@ -448,13 +444,11 @@ impl Collector {
 
     /// Writes [C_t, Γ^t] of the current observations.
     fn write_extra(&mut self) {
-        if self.extra_length == 0 {
+        let Some(layout) = self.layout else {
             return;
-        }
-        for (environment, extra) in self.extra.chunks_exact_mut(self.extra_length).enumerate() {
-            self.state
-                .so_far
-                .write_extra(&self.config.discount, environment, extra);
+        };
+        for (environment, extra) in self.extra.chunks_exact_mut(layout.length()).enumerate() {
+            self.state.so_far.write_extra(layout, environment, extra);
         }
     }
 }

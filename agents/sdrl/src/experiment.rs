@@ -7,9 +7,7 @@ use pushforward_core::{
     schedule::Schedule,
     trainer::{Evaluation, Experiment},
 };
-use pushforward_envs::{
-    Discount, Env, EnvConfig, EnvError, Policy, ReplicatedReward, StreamRng, VectorEnv,
-};
+use pushforward_envs::{Env, EnvConfig, EnvError, Policy, ReplicatedReward, StreamRng, VectorEnv};
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
@@ -150,13 +148,13 @@ impl SdrlExperiment {
                 label: "collect".into(),
                 discount: discount.clone(),
                 evaluation_discount: judge.discount().clone(),
-                conditioned: learner.extra_len() > 0,
+                conditioned: learner.extra_length() > 0,
             },
         )?;
         let shape = ReplayShape::new(
             &spec.observation,
             spec.reward_dim,
-            learner.extra_len(),
+            learner.extra_length(),
             rollout.environments,
         );
         let replay = Replay::new(&setup.replay, shape, &discount)?;
@@ -173,11 +171,6 @@ impl SdrlExperiment {
         })
     }
 
-    /// The settings that it was made from.
-    pub fn setup(&self) -> &Setup {
-        &self.setup
-    }
-
     /// The learner.
     pub fn learner(&self) -> &Learner {
         &self.learner
@@ -186,11 +179,6 @@ impl SdrlExperiment {
     /// The replay buffer.
     pub fn replay(&self) -> &Replay {
         &self.replay
-    }
-
-    /// Γ.
-    pub fn discount(&self) -> &Discount {
-        self.judge.learning_discount()
     }
 
     /// The arrays of a checkpoint.

@@ -1,10 +1,11 @@
 //! How far learned return laws are from samples of the truth.
 //!
-//! One call compares many clouds with one reference: the reference is projected and sorted once per direction, and each cloud of N points
-//! then costs O(N log M) by binary search in prefix sums.
+//! Many clouds are compared with one reference: it is projected and sorted once per direction, and each cloud of N points then costs little more
+//! than O(N), by look-up in buckets and prefix sums.
 
 mod refine;
 mod shadow;
+mod sort;
 
 use pushforward_envs::StreamRng;
 use rand::Rng;
@@ -13,7 +14,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use refine::refine;
-use shadow::{Columns, Shadow};
+use shadow::{Columns, Scratch, Shadow};
 
 /// Number of fixed directions of the sliced figures.
 pub const DIRECTIONS: usize = 256;
@@ -169,71 +170,130 @@ pub fn fixed_directions(count: usize, dim: usize) -> Vec<f32> {
     }
 }
 
-/// Compares each cloud with the reference `[M, d]` of equally weighted samples of the truth, in parallel over directions.
-///
-/// # Panics
-/// If the reference or a cloud is empty or no multiple of `dim`.
-pub fn law_figures(reference: &[f32], dim: usize, clouds: &[Cloud<'_>]) -> Vec<Figures> {
-    let directions = fixed_directions(DIRECTIONS, dim);
-    let moments = Moments::new(reference, dim, None);
-    // Everything is centred on the reference's mean first, so that large offsets cost no digits.
-    let truth = Columns::new(reference, dim, None, &moments.mean);
-    let clouds_centred: Vec<Columns> = clouds
-        .iter()
-        .map(|cloud| Columns::new(cloud.points, dim, cloud.weights, &moments.mean))
-        .collect();
-    let sliced: Vec<Vec<[f64; 3]>> = directions
-        .par_chunks_exact(dim)
-        .map_init(Shadow::default, |shadow, direction| {
-            shadow.set(&truth, direction);
-            clouds_centred
-                .iter()
-                .map(|cloud| shadow.compare(cloud, direction))
-                .collect()
-        })
-        .collect();
-    let energy_truth = truth.first(ENERGY_SAMPLES);
-    let energy_self = energy_truth.mean_distance_to(&energy_truth);
-    let refinement_truth = truth.first(REFINEMENT_SAMPLES);
-    clouds_centred
-        .par_iter()
-        .enumerate()
-        .map_init(Shadow::default, |shadow, (index, cloud)| {
-            let mut sums = [0.0; 3];
-            let mut best = (0, f64::NEG_INFINITY);
-            for (slice, values) in sliced.iter().enumerate() {
-                let values = values[index];
-                sums.iter_mut().zip(values).for_each(|(s, v)| *s += v);
-                if values[0] > best.1 {
-                    best = (slice, values[0]);
+/// Equally weighted samples of the truth, ready to be compared with.
+pub struct Reference {
+    dim: usize,
+    /// `[L, d]`.
+    directions: Vec<f32>,
+    moments: Moments,
+    /// Everything is centred on the reference's mean first, so that large offsets cost no digits.
+    truth: Columns,
+    refinement_truth: Columns,
+    energy_truth: Columns,
+    energy_self: f64,
+    /// One for each direction, where they are kept.
+    shadows: Vec<Shadow>,
+}
+
+impl Reference {
+    /// The reference `[M, d]`.
+    ///
+    /// # Panics
+    /// If it is empty or no multiple of `dim`.
+    pub fn new(samples: &[f32], dim: usize) -> Self {
+        let moments = Moments::new(samples, dim, None);
+        let truth = Columns::new(samples, dim, None, &moments.mean);
+        let energy_truth = truth.first(ENERGY_SAMPLES);
+        Self {
+            dim,
+            directions: fixed_directions(DIRECTIONS, dim),
+            refinement_truth: truth.first(REFINEMENT_SAMPLES),
+            energy_self: energy_truth.mean_distance_to(&energy_truth),
+            energy_truth,
+            moments,
+            truth,
+            shadows: Vec::new(),
+        }
+    }
+
+    /// Bytes that [`Reference::keep_shadows`] takes.
+    pub fn shadow_bytes(&self) -> usize {
+        self.directions.len() / self.dim * Shadow::bytes(self.truth.len)
+    }
+
+    /// Keeps the samples sorted along every direction, for clouds that come one at a time.
+    pub fn keep_shadows(&mut self) {
+        let truth = &self.truth;
+        let shadow = |scratch: &mut Scratch, direction: &[f32]| {
+            let mut shadow = Shadow::default();
+            shadow.set(truth, direction, scratch);
+            shadow
+        };
+        self.shadows = self
+            .directions
+            .par_chunks_exact(self.dim)
+            .map_init(Scratch::default, shadow)
+            .collect();
+    }
+
+    /// Compares each cloud with the reference, in parallel over directions and clouds.
+    ///
+    /// # Panics
+    /// If a cloud is empty or no multiple of d.
+    pub fn figures(&self, clouds: &[Cloud<'_>]) -> Vec<Figures> {
+        let centred: Vec<Columns> = clouds
+            .iter()
+            .map(|cloud| Columns::new(cloud.points, self.dim, cloud.weights, &self.moments.mean))
+            .collect();
+        let room = || (Shadow::default(), Scratch::default());
+        let sliced: Vec<Vec<[f64; 3]>> = self
+            .directions
+            .par_chunks_exact(self.dim)
+            .enumerate()
+            .map_init(room, |(own, scratch), (slice, direction)| {
+                let shadow = match self.shadows.get(slice) {
+                    Some(kept) => kept,
+                    None => {
+                        own.set(&self.truth, direction, scratch);
+                        own
+                    }
+                };
+                centred
+                    .iter()
+                    .map(|cloud| shadow.compare(cloud, direction, scratch))
+                    .collect()
+            })
+            .collect();
+        centred
+            .par_iter()
+            .enumerate()
+            .map_init(room, |(shadow, scratch), (index, cloud)| {
+                let mut sums = [0.0; 3];
+                let mut best = (0, f64::NEG_INFINITY);
+                for (slice, values) in sliced.iter().enumerate() {
+                    let values = values[index];
+                    sums.iter_mut().zip(values).for_each(|(s, v)| *s += v);
+                    if values[0] > best.1 {
+                        best = (slice, values[0]);
+                    }
                 }
-            }
-            let [w1, w2, cramer] = sums.map(|sum| sum / sliced.len() as f64);
-            let start = &directions[best.0 * dim..(best.0 + 1) * dim];
-            let refined = refine(&refinement_truth, cloud, start);
-            let max_w1 = if refined == start {
-                best.1
-            } else {
-                shadow.set(&truth, &refined);
-                shadow.compare(cloud, &refined)[0].max(best.1)
-            };
-            let energy = 2.0 * cloud.mean_distance_to(&energy_truth)
-                - cloud.mean_distance_to(cloud)
-                - energy_self;
-            let own = Moments::new(clouds[index].points, dim, clouds[index].weights);
-            let (mean_error, covariance_error, correlation_error) = own.errors(&moments);
-            Figures {
-                sliced_wasserstein_1: w1,
-                sliced_wasserstein_2: w2.max(0.0),
-                sliced_cramer: cramer.max(0.0),
-                max_sliced_wasserstein_1: max_w1,
-                energy_distance: energy.max(0.0),
-                mean_error,
-                covariance_error,
-                correlation_error,
-            }
-        })
-        .collect()
+                let [w1, w2, cramer] = sums.map(|sum| sum / sliced.len() as f64);
+                let start = &self.directions[best.0 * self.dim..(best.0 + 1) * self.dim];
+                let refined = refine(&self.refinement_truth, cloud, start);
+                let max_w1 = if refined == start {
+                    best.1
+                } else {
+                    shadow.set(&self.truth, &refined, scratch);
+                    shadow.compare(cloud, &refined, scratch)[0].max(best.1)
+                };
+                let energy = 2.0 * cloud.mean_distance_to(&self.energy_truth)
+                    - cloud.mean_distance_to(cloud)
+                    - self.energy_self;
+                let own = Moments::new(clouds[index].points, self.dim, clouds[index].weights);
+                let (mean_error, covariance_error, correlation_error) = own.errors(&self.moments);
+                Figures {
+                    sliced_wasserstein_1: w1,
+                    sliced_wasserstein_2: w2.max(0.0),
+                    sliced_cramer: cramer.max(0.0),
+                    max_sliced_wasserstein_1: max_w1,
+                    energy_distance: energy.max(0.0),
+                    mean_error,
+                    covariance_error,
+                    correlation_error,
+                }
+            })
+            .collect()
+    }
 }
 
 /// Mean and covariance of a law.

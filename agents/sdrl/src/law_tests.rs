@@ -1,7 +1,6 @@
 use proptest::prelude::*;
 use rand::Rng as _;
 
-use super::shadow::sort;
 use super::*;
 
 fn equal(points: &[f32]) -> Cloud<'_> {
@@ -9,6 +8,10 @@ fn equal(points: &[f32]) -> Cloud<'_> {
         points,
         weights: None,
     }
+}
+
+fn law_figures(reference: &[f32], dim: usize, clouds: &[Cloud<'_>]) -> Vec<Figures> {
+    Reference::new(reference, dim).figures(clouds)
 }
 
 /// `n` Gaussian points in R^d.
@@ -228,26 +231,12 @@ fn directions_are_unit_and_even() {
 }
 
 #[test]
-fn the_radix_sort_sorts_every_kind_of_float() {
-    let mut values = gaussian(3000, 1, 5);
-    values.extend([
-        0.0,
-        -0.0,
-        1e30,
-        -1e30,
-        f32::MIN_POSITIVE,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-    ]);
-    let mut expected = values.clone();
-    expected.sort_by(f32::total_cmp);
-    sort(&mut values, &mut Vec::new(), &mut Vec::new());
-    assert!(
-        values
-            .iter()
-            .zip(&expected)
-            .all(|(a, b)| a.to_bits() == b.to_bits())
-    );
+fn kept_shadows_change_nothing() {
+    let mut reference = Reference::new(&gaussian(700, 3, 11), 3);
+    let cloud = gaussian(13, 3, 12);
+    let before = reference.figures(&[equal(&cloud)]);
+    reference.keep_shadows();
+    assert_eq!(reference.figures(&[equal(&cloud)]), before);
 }
 
 #[test]

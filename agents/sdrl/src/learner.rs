@@ -86,7 +86,7 @@ impl Learner {
                 double: *double,
             },
         };
-        let extra = rule.extra_len();
+        let extra = rule.extra_length();
         let mut builder = ParameterBuilder::new(StreamRng::new(seed, "parameters", 0));
         let network = LawNetwork::new(
             &mut builder,
@@ -161,7 +161,7 @@ impl Learner {
     }
 
     /// Numbers appended to each observation: C_t and Γ^t where the rule needs them, else 0.
-    pub fn extra_len(&self) -> usize {
+    pub fn extra_length(&self) -> usize {
         self.layout.extra
     }
 
@@ -426,9 +426,9 @@ pub struct LearnerState {
 
 impl Rule {
     /// Numbers appended to an observation: C_t and Γ^t where the rule needs them.
-    fn extra_len(&self) -> usize {
+    fn extra_length(&self) -> usize {
         match self {
-            Self::Greedy { utility, .. } => utility.extra_len(),
+            Self::Greedy { utility, .. } => utility.extra_length(),
             Self::Policy { .. } => 0,
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! The same rule serves acting and targets. It picks one action, never a mixture of tied ones.
 
+use pushforward_core::ExtraLayout;
 use pushforward_envs::{Constraint, ConstraintOp, Discount, EnvSpec};
 use serde::{Deserialize, Serialize};
 
@@ -91,14 +92,6 @@ enum Rule {
     },
 }
 
-/// How Γ^t is laid out after C_t in the extra inputs.
-#[derive(Clone, Copy, Debug)]
-enum PowerLayout {
-    Scalar,
-    Diagonal,
-    Dense,
-}
-
 /// An action's standing, compared field by field: the utility, then the two tie breakers.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 struct Standing(f64, f64, f64);
@@ -110,7 +103,7 @@ struct Standing(f64, f64, f64);
 pub struct Utility {
     rule: Rule,
     dim: usize,
-    layout: PowerLayout,
+    layout: ExtraLayout,
     hyperbolic_error: Option<f64>,
     sorted: Vec<f64>,
     held: Vec<u64>,
@@ -210,11 +203,6 @@ impl Utility {
                 }
             }
         };
-        let layout = match discount.scalar() {
-            Some(_) => PowerLayout::Scalar,
-            None if discount.is_diagonal() => PowerLayout::Diagonal,
-            None => PowerLayout::Dense,
-        };
         let held = match &rule {
             Rule::Constraints { constraints, .. } => vec![0; constraints.len()],
             _ => Vec::new(),
@@ -222,7 +210,7 @@ impl Utility {
         Ok(Self {
             rule,
             dim,
-            layout,
+            layout: ExtraLayout::new(discount),
             hyperbolic_error,
             sorted: Vec::new(),
             held,
@@ -234,17 +222,21 @@ impl Utility {
         matches!(self.rule, Rule::Constraints { .. })
     }
 
-    /// Length k of the extra inputs: 0, or d for C_t plus 1, d or d² for a scalar, diagonal or dense Γ^t.
-    pub fn extra_len(&self) -> usize {
-        let power = match self.layout {
-            PowerLayout::Scalar => 1,
-            PowerLayout::Diagonal => self.dim,
-            PowerLayout::Dense => self.dim * self.dim,
-        };
+    /// Length k of the extra inputs [C_t, Γ^t], 0 where the rule needs none.
+    pub fn extra_length(&self) -> usize {
         if self.needs_extra() {
-            self.dim + power
+            self.layout.length()
         } else {
             0
+        }
+    }
+
+    /// The extra inputs at the start of an episode, `[k]`.
+    pub fn start_extra(&self) -> Vec<f32> {
+        if self.needs_extra() {
+            self.layout.start()
+        } else {
+            Vec::new()
         }
     }
 
@@ -253,7 +245,7 @@ impl Utility {
         self.hyperbolic_error
     }
 
-    /// The greedy action for `particles` `[actions, n, d]`, each of weight 1/n, given `extra` `[k]` (see [`Utility::extra_len`]).
+    /// The greedy action for `particles` `[actions, n, d]`, each of weight 1/n, given `extra` `[k]` (see [`Utility::extra_length`]).
     ///
     /// Ties go to the larger mean of per-constraint probabilities, then to the larger summed signed slack (mean over particles), where
     /// there are constraints, and then to the lowest index. An action whose particles are not numbers is never preferred.
@@ -328,21 +320,12 @@ impl Utility {
                 criterion,
                 constraints,
             } => {
-                let (past, power) = extra.split_at(self.dim);
                 self.held.fill(0);
                 let (mut all, mut slack) = (0_u64, 0.0);
                 for point in points {
                     let mut holds = true;
                     for (constraint, held) in constraints.iter().zip(&mut self.held) {
-                        let i = constraint.dim;
-                        let future: f64 = match self.layout {
-                            PowerLayout::Scalar => f64::from(power[0]) * f64::from(point[i]),
-                            PowerLayout::Diagonal => f64::from(power[i]) * f64::from(point[i]),
-                            PowerLayout::Dense => (0..self.dim)
-                                .map(|j| f64::from(power[i * self.dim + j]) * f64::from(point[j]))
-                                .sum(),
-                        };
-                        let total = f64::from(past[i]) + future;
+                        let total = self.layout.total(extra, point, constraint.dim);
                         let margin = match constraint.op {
                             ConstraintOp::Less => constraint.value - total,
                             ConstraintOp::Greater => total - constraint.value,

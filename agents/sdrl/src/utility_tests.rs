@@ -55,7 +55,7 @@ fn linear_is_the_weighted_mean() {
     better[6] = 6.0; // action 1 has mean (3, 2): 2·3 - 2 = 4.
     assert_eq!(values(&mut utility, &better, 2, 3), [2.0, 4.0]);
     assert_eq!(utility.greedy(&better, 2, 3, &[]), 1);
-    assert!(!utility.needs_extra() && utility.extra_len() == 0);
+    assert!(!utility.needs_extra() && utility.extra_length() == 0);
 }
 
 #[test]
@@ -138,7 +138,7 @@ fn joint_and_marginal_differ_on_correlated_particles() {
         (Criterion::Marginal, [0.25, 0.0625], 0),
     ] {
         let mut utility = scalar(both(criterion)).unwrap();
-        assert!(utility.needs_extra() && utility.extra_len() == 3);
+        assert!(utility.needs_extra() && utility.extra_length() == 3);
         let mut got = [0.0; 2];
         utility.values(&particles, 4, &start, &mut got);
         assert_eq!(got, expected);
@@ -162,13 +162,13 @@ fn the_past_counts_through_c_t_and_the_power() {
         2,
     )
     .unwrap();
-    assert_eq!(utility.extra_len(), 4);
+    assert_eq!(utility.extra_length(), 4);
     utility.values(&[1.0, 2.0], 1, &[0.2, -0.4, 0.5, 0.25], &mut got);
     assert_eq!(got, [0.0]);
     // Dense: Γ^t = [[.1, .2], [.5, .3]]: (.1 + .4, .5 + .6) + C = (.7, .7); transposed it would be (1.3, .4).
     let dense = DiscountConfig::Dense(vec![vec![0.5, 0.1], vec![0.0, 0.5]]);
     let mut utility = build(both(Criterion::Joint), dense, 2).unwrap();
-    assert_eq!(utility.extra_len(), 6);
+    assert_eq!(utility.extra_length(), 6);
     utility.values(&[1.0, 2.0], 1, &[0.2, -0.4, 0.1, 0.2, 0.5, 0.3], &mut got);
     assert_eq!(got, [1.0]);
 }

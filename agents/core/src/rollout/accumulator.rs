@@ -3,21 +3,7 @@
 use pushforward_envs::Discount;
 use serde::{Deserialize, Serialize};
 
-/// Length k of the extra vector [C_t, Γ^t] of agents that condition on the return so far: d, and 1, d or d² numbers for Γ^t.
-pub fn extra_length(discount: &Discount) -> usize {
-    discount.dim() + power_length(discount)
-}
-
-fn power_length(discount: &Discount) -> usize {
-    let dim = discount.dim();
-    if discount.scalar().is_some() {
-        1
-    } else if discount.is_diagonal() {
-        dim
-    } else {
-        dim * dim
-    }
-}
+use super::ExtraLayout;
 
 /// Running sums of one discount: Σ Γ^t R_t and Γ^t of the ongoing episode of every environment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,18 +46,10 @@ impl Accumulator {
         (0..dim).for_each(|i| power[i * dim + i] = 1.0);
     }
 
-    /// Writes [C_t, Γ^t] in the form that suits the discount.
-    pub(super) fn write_extra(&self, discount: &Discount, environment: usize, extra: &mut [f32]) {
-        let dim = discount.dim();
-        let (so_far, rest) = extra.split_at_mut(dim);
-        for (entry, &value) in so_far.iter_mut().zip(self.sum(dim, environment)) {
-            *entry = value as f32;
-        }
+    /// Writes [C_t, Γ^t].
+    pub(super) fn write_extra(&self, layout: ExtraLayout, environment: usize, extra: &mut [f32]) {
+        let dim = layout.dim();
         let power = &self.powers[environment * dim * dim..(environment + 1) * dim * dim];
-        // A scalar or diagonal power is its diagonal; the first entry stands for a scalar.
-        let stride = if discount.is_diagonal() { dim + 1 } else { 1 };
-        for (entry, &value) in rest.iter_mut().zip(power.iter().step_by(stride)) {
-            *entry = value as f32;
-        }
+        layout.write(self.sum(dim, environment), power, extra);
     }
 }

@@ -1,6 +1,6 @@
 //! Local search for the direction in which two laws differ most.
 
-use super::{DIRECTIONS, shadow::Columns};
+use super::{DIRECTIONS, shadow::Columns, sort::Order};
 
 /// Steps of the refinement.
 const REFINEMENT_STEPS: usize = 12;
@@ -56,9 +56,22 @@ pub(super) fn refine(truth: &Columns, cloud: &Columns, start: &[f32]) -> Vec<f32
 /// Scratch space of the optimal coupling of two shadows.
 #[derive(Default)]
 struct Coupling {
+    truth: Side,
+    cloud: Side,
+}
+
+/// One shadow of a coupling.
+#[derive(Default)]
+struct Side {
     projected: Vec<f32>,
-    truth: Vec<(f32, u32)>,
-    cloud: Vec<(f32, u32)>,
+    order: Order,
+}
+
+impl Side {
+    fn set(&mut self, columns: &Columns, direction: &[f32]) {
+        columns.project(direction, &mut self.projected);
+        self.order.set(&self.projected);
+    }
 }
 
 impl Coupling {
@@ -69,42 +82,40 @@ impl Coupling {
         cloud: &Columns,
         direction: &[f32],
     ) -> (f64, Vec<f64>) {
-        for (columns, order) in [(truth, &mut self.truth), (cloud, &mut self.cloud)] {
-            columns.project(direction, &mut self.projected);
-            order.clear();
-            order.extend(self.projected.iter().zip(0..).map(|(x, i)| (*x, i)));
-            order.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        }
+        self.truth.set(truth, direction);
+        self.cloud.set(cloud, direction);
         let mut value = 0.0;
         let mut gradient = vec![0.0; direction.len()];
         let (mut i, mut j) = (0, 0);
-        let (mut left_i, mut left_j) = (cloud.weight(self.cloud[0].1 as usize), truth.weight(0));
+        let (mut p, mut q) = (self.cloud.order.index(0), self.truth.order.index(0));
+        let (mut left_p, mut left_q) = (cloud.weight(p), truth.weight(q));
         loop {
-            let ((x, p), (y, q)) = (self.cloud[i], self.truth[j]);
-            let mass = left_i.min(left_j);
-            let gap = f64::from(x) - f64::from(y);
+            let mass = left_p.min(left_q);
+            let gap = f64::from(self.cloud.projected[p]) - f64::from(self.truth.projected[q]);
             value += mass * gap.abs();
             let signed = if gap < 0.0 { -mass } else { mass };
             for (k, g) in gradient.iter_mut().enumerate() {
-                let x = cloud.values[k * cloud.len + p as usize];
-                let y = truth.values[k * truth.len + q as usize];
+                let x = cloud.values[k * cloud.len + p];
+                let y = truth.values[k * truth.len + q];
                 *g += signed * f64::from(x - y);
             }
-            left_i -= mass;
-            left_j -= mass;
+            left_p -= mass;
+            left_q -= mass;
             // Rounding may leave a remainder at the very end: whichever side is used up moves on.
-            if left_i <= left_j {
+            if left_p <= left_q {
                 i += 1;
-                let Some((_, p)) = self.cloud.get(i) else {
-                    break;
-                };
-                left_i = cloud.weight(*p as usize);
-            } else {
-                j += 1;
-                if j == self.truth.len() {
+                if i == cloud.len {
                     break;
                 }
-                left_j = truth.weight(0);
+                p = self.cloud.order.index(i);
+                left_p = cloud.weight(p);
+            } else {
+                j += 1;
+                if j == truth.len {
+                    break;
+                }
+                q = self.truth.order.index(j);
+                left_q = truth.weight(q);
             }
         }
         (value, gradient)

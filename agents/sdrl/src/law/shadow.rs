@@ -2,6 +2,8 @@
 
 use rayon::prelude::*;
 
+use super::sort::{DIGITS, Line, Order, bucket, sort};
+
 /// A cloud by coordinates, so that projections run over contiguous memory.
 pub(super) struct Columns {
     dim: usize,
@@ -78,45 +80,40 @@ impl Columns {
     /// E‖X - Y‖ of independent X and Y.
     pub(super) fn mean_distance_to(&self, other: &Self) -> f64 {
         let same = std::ptr::eq(self, other);
-        let rows: Vec<f64> = (0..self.len)
-            .into_par_iter()
-            .map_init(
-                || vec![0.0_f32; other.len],
-                |squares, i| {
-                    // The matrix of a law against itself is symmetric: its lower triangle counts twice.
-                    let end = if same { i } else { other.len };
-                    let squares = &mut squares[..end];
-                    squares.fill(0.0);
-                    for (k, column) in other.columns().enumerate() {
-                        let x = self.values[k * self.len + i];
-                        for (square, y) in squares.iter_mut().zip(column) {
-                            *square += (x - y) * (x - y);
-                        }
+        let row = |i: usize| {
+            // The matrix of a law against itself is symmetric: its lower triangle counts twice.
+            let end = if same { i } else { other.len };
+            let mut total = 0.0;
+            for start in (0..end).step_by(PART) {
+                let part = start..end.min(start + PART);
+                let mut squares = [0.0_f32; PART];
+                let squares = &mut squares[..part.len()];
+                for (k, column) in other.columns().enumerate() {
+                    let x = self.values[k * self.len + i];
+                    for (square, y) in squares.iter_mut().zip(&column[part.clone()]) {
+                        *square += (x - y) * (x - y);
                     }
-                    squares
-                        .iter_mut()
-                        .for_each(|square| *square = square.sqrt());
-                    let total: f64 = if other.weights.is_empty() {
-                        // Short f32 sums vectorise; between them the sum is f64.
-                        squares
-                            .chunks(64)
-                            .map(|part| f64::from(lane_sum(part)))
-                            .sum::<f64>()
-                            / other.len as f64
-                    } else {
-                        squares
-                            .iter()
-                            .zip(&other.weights)
-                            .map(|(s, w)| f64::from(*s) * w)
-                            .sum()
-                    };
-                    total * self.weight(i) * if same { 2.0 } else { 1.0 }
-                },
-            )
-            .collect();
+                }
+                squares
+                    .iter_mut()
+                    .for_each(|square| *square = square.sqrt());
+                total += if other.weights.is_empty() {
+                    // Short f32 sums vectorise; between them the sum is f64.
+                    f64::from(lane_sum(squares)) / other.len as f64
+                } else {
+                    let pairs = squares.iter().zip(&other.weights[part]);
+                    pairs.map(|(s, w)| f64::from(*s) * w).sum()
+                };
+            }
+            total * self.weight(i) * if same { 2.0 } else { 1.0 }
+        };
+        let rows: Vec<f64> = (0..self.len).into_par_iter().map(row).collect();
         rows.iter().sum()
     }
 }
+
+/// Distances that are taken together, so that they stay in the fastest memory.
+const PART: usize = 64;
 
 /// Sum over eight independent lanes, which the compiler turns into vector additions.
 fn lane_sum(values: &[f32]) -> f32 {
@@ -131,92 +128,137 @@ fn lane_sum(values: &[f32]) -> f32 {
     lanes.iter().sum::<f32>() + rest.iter().sum::<f32>()
 }
 
-/// The reference seen along one direction: sorted, with prefix sums; and scratch space for clouds.
+/// Points between two entries of the prefix sums.
+const BLOCK: usize = 16;
+
+/// The reference seen along one direction: sorted, with prefix sums.
 #[derive(Default)]
 pub(super) struct Shadow {
+    line: Line,
     sorted: Vec<f32>,
-    /// `sums[j]` = Σ_{i<j} y_(i), and of squares.
-    sums: Vec<f64>,
-    squares: Vec<f64>,
+    /// End of each bucket of the line in the sorted order.
+    ends: Vec<u32>,
+    /// `sums[j]` = Σ y_(i) and Σ y_(i)² over the first j blocks.
+    sums: Vec<[f64; 2]>,
     /// E|Y - Y'|.
     spread: f64,
-    keys: Vec<u32>,
-    scratch: Vec<u32>,
+}
+
+/// Room for the work of one thread.
+#[derive(Default)]
+pub(super) struct Scratch {
     projected: Vec<f32>,
-    atoms: Vec<(f32, f64)>,
+    places: Vec<u32>,
+    other_places: Vec<u32>,
+    order: Order,
 }
 
 impl Shadow {
-    pub(super) fn set(&mut self, truth: &Columns, direction: &[f32]) {
+    /// Bytes that the shadow of `len` points takes.
+    pub(super) fn bytes(len: usize) -> usize {
+        4 * len + 16 * (len / BLOCK + 1) + 4 * DIGITS
+    }
+
+    pub(super) fn set(&mut self, truth: &Columns, direction: &[f32], scratch: &mut Scratch) {
         truth.project(direction, &mut self.sorted);
-        sort(&mut self.sorted, &mut self.keys, &mut self.scratch);
-        let m = self.sorted.len();
-        self.sums.resize(m + 1, 0.0);
-        self.squares.resize(m + 1, 0.0);
-        let (mut sum, mut square, mut spread) = (0.0, 0.0, 0.0);
-        for (j, y) in self.sorted.iter().enumerate() {
-            let y = f64::from(*y);
-            sum += y;
-            square += y * y;
-            // Σ_{i<j} (y_j - y_i) over all pairs is Σ_j y_j (2j + 1 - m).
-            spread += y * (2.0 * j as f64 + 1.0 - m as f64);
-            self.sums[j + 1] = sum;
-            self.squares[j + 1] = square;
+        let line = Line::covering(&self.sorted);
+        let places = &mut scratch.places;
+        places.clear();
+        places.extend(self.sorted.iter().map(|y| line.place(*y)));
+        let mut ends = [0; DIGITS];
+        sort(places, &mut scratch.other_places, &mut ends, |place| place);
+        for (y, place) in self.sorted.iter_mut().zip(places.iter()) {
+            *y = line.value(*place);
         }
-        self.spread = 2.0 * spread / (m as f64 * m as f64);
+        self.line = line;
+        self.ends.clear();
+        self.ends.extend(ends);
+        let m = self.sorted.len() as f64;
+        let (mut total, mut spread) = ([0.0; 2], 0.0);
+        self.sums.clear();
+        self.sums.push(total);
+        let (blocks, rest) = self.sorted.as_chunks::<BLOCK>();
+        for (index, block) in blocks.iter().enumerate() {
+            let [sum, square, ranked] = block_sums(block);
+            total = [total[0] + sum, total[1] + square];
+            self.sums.push(total);
+            // Σ_{i<j} (y_j - y_i) over all pairs is Σ_j y_j (2j + 1 - m).
+            spread += (2.0 * (index * BLOCK) as f64 + 1.0 - m) * sum + 2.0 * ranked;
+        }
+        let [sum, _, ranked] = block_sums(rest);
+        spread += (2.0 * (blocks.len() * BLOCK) as f64 + 1.0 - m) * sum + 2.0 * ranked;
+        self.spread = 2.0 * spread / (m * m);
+    }
+
+    /// Number of reference points below x.
+    fn rank(&self, x: f32) -> usize {
+        let bucket = bucket(self.line.place(x));
+        let start = bucket.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        let own = &self.sorted[start..self.ends[bucket] as usize];
+        start + own.partition_point(|y| *y < x)
+    }
+
+    /// Σ y_(i) and Σ y_(i)² over the first `count` reference points.
+    fn first_sums(&self, count: usize) -> [f64; 2] {
+        let block = count / BLOCK;
+        let rest = &self.sorted[block * BLOCK..count];
+        rest.iter().fold(self.sums[block], |sums, y| {
+            let y = f64::from(*y);
+            [sums[0] + y, sums[1] + y * y]
+        })
+    }
+
+    /// The same over the reference's quantiles from 0 to u, in units of samples.
+    fn quantile_sums(&self, u: f64) -> [f64; 2] {
+        let whole = (u as usize).min(self.sorted.len());
+        let mut sums = self.first_sums(whole);
+        if let Some(y) = self.sorted.get(whole) {
+            let (y, part) = (f64::from(*y), u - whole as f64);
+            sums = [sums[0] + part * y, sums[1] + part * y * y];
+        }
+        sums
     }
 
     /// W_1, W_2² and ∫ (F - G)² between the cloud's shadow and the reference's.
-    pub(super) fn compare(&mut self, cloud: &Columns, direction: &[f32]) -> [f64; 3] {
-        cloud.project(direction, &mut self.projected);
-        self.atoms.clear();
-        self.atoms.extend(
-            self.projected
-                .iter()
-                .enumerate()
-                .map(|(i, x)| (*x, cloud.weight(i))),
-        );
-        self.atoms
-            .sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+    pub(super) fn compare(
+        &self,
+        cloud: &Columns,
+        direction: &[f32],
+        scratch: &mut Scratch,
+    ) -> [f64; 3] {
+        let Scratch {
+            projected, order, ..
+        } = scratch;
+        cloud.project(direction, projected);
+        order.set(projected);
         let m = self.sorted.len() as f64;
-        let total = self.sums[self.sorted.len()];
-        // Sums over the reference's quantiles from 0 to u, in units of samples.
-        let partial = |u: f64| {
-            let j = u as usize;
-            match self.sorted.get(j) {
-                Some(y) => {
-                    let (y, rest) = (f64::from(*y), u - j as f64);
-                    (self.sums[j] + rest * y, self.squares[j] + rest * y * y)
-                }
-                None => (total, self.squares[self.sorted.len()]),
-            }
-        };
+        let total = self.first_sums(self.sorted.len())[0];
         let (mut w1, mut w2, mut cross, mut spread) = (0.0, 0.0, 0.0, 0.0);
         let mut below = 0.0;
-        let (mut from, mut from_sums) = (0.0, (0.0, 0.0));
-        let last = self.atoms.len() - 1;
-        for (i, (x, weight)) in self.atoms.iter().enumerate() {
-            let rank = self.sorted.partition_point(|y| y < x);
-            let x = f64::from(*x);
+        let (mut from, mut from_sums) = (0.0, [0.0; 2]);
+        for (i, index) in order.indices().enumerate() {
+            let weight = cloud.weight(index);
+            let rank = self.rank(projected[index]);
+            let x = f64::from(projected[index]);
             let above = below + weight;
             // The atom is coupled with the reference's quantiles `from`..`to`.
-            let to = if i == last {
+            let to = if i + 1 == cloud.len {
                 m
             } else {
                 (above * m).clamp(from, m)
             };
-            let to_sums = partial(to);
-            let rank_sum = self.sums[rank];
+            let to_sums = self.quantile_sums(to);
+            let rank_sum = self.first_sums(rank)[0];
             let (split, split_sum) = if (rank as f64) < from {
-                (from, from_sums.0)
+                (from, from_sums[0])
             } else if rank as f64 > to {
-                (to, to_sums.0)
+                (to, to_sums[0])
             } else {
                 (rank as f64, rank_sum)
             };
-            w1 += x * (2.0 * split - from - to) + from_sums.0 + to_sums.0 - 2.0 * split_sum;
-            w2 += x * x * (to - from) - 2.0 * x * (to_sums.0 - from_sums.0)
-                + (to_sums.1 - from_sums.1);
+            w1 += x * (2.0 * split - from - to) + from_sums[0] + to_sums[0] - 2.0 * split_sum;
+            w2 += x * x * (to - from) - 2.0 * x * (to_sums[0] - from_sums[0])
+                + (to_sums[1] - from_sums[1]);
             cross += weight * (x * (2.0 * rank as f64 - m) + total - 2.0 * rank_sum);
             spread += weight * x * (below + above - 1.0);
             below = above;
@@ -226,37 +268,26 @@ impl Shadow {
     }
 }
 
-/// Sorts by a radix sort of the bits, 11 at a time, with the keys and scratch given.
-pub(super) fn sort(values: &mut [f32], keys: &mut Vec<u32>, scratch: &mut Vec<u32>) {
-    const DIGIT: u32 = 11;
-    const MASK: u32 = (1 << DIGIT) - 1;
-    // Flipping the sign bit of positive numbers and all bits of negative ones makes the order of bits that of the numbers.
-    keys.clear();
-    keys.extend(values.iter().map(|value| {
-        let bits = value.to_bits();
-        bits ^ if bits >> 31 == 1 { u32::MAX } else { 1 << 31 }
-    }));
-    scratch.clear();
-    scratch.resize(keys.len(), 0);
-    let mut counts = [[0_u32; 1 << DIGIT]; 3];
-    for key in keys.iter() {
-        for (pass, count) in counts.iter_mut().enumerate() {
-            count[(key >> (DIGIT * pass as u32) & MASK) as usize] += 1;
+/// Σ y_i, Σ y_i² and Σ i y_i of a block.
+#[inline]
+fn block_sums(block: &[f32]) -> [f64; 3] {
+    // Four independent lanes, which the compiler turns into vector additions.
+    let mut lanes = [[0.0; 4]; 3];
+    let (quads, rest) = block.as_chunks::<4>();
+    for (start, quad) in (0..).step_by(4).zip(quads) {
+        for (lane, y) in quad.iter().enumerate() {
+            let y = f64::from(*y);
+            lanes[0][lane] += y;
+            lanes[1][lane] += y * y;
+            lanes[2][lane] += f64::from(start + lane as u32) * y;
         }
     }
-    for (pass, count) in counts.iter_mut().enumerate() {
-        let mut start = 0;
-        for entry in count.iter_mut() {
-            (*entry, start) = (start, start + *entry);
-        }
-        for key in keys.iter() {
-            let slot = &mut count[(key >> (DIGIT * pass as u32) & MASK) as usize];
-            scratch[*slot as usize] = *key;
-            *slot += 1;
-        }
-        std::mem::swap(keys, scratch);
+    let mut sums = lanes.map(|lanes| (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));
+    for (i, y) in rest.iter().enumerate() {
+        let y = f64::from(*y);
+        sums[0] += y;
+        sums[1] += y * y;
+        sums[2] += (4 * quads.len() + i) as f64 * y;
     }
-    for (value, key) in values.iter_mut().zip(keys.iter()) {
-        *value = f32::from_bits(key ^ if key >> 31 == 1 { 1 << 31 } else { u32::MAX });
-    }
+    sums
 }
