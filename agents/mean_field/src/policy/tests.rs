@@ -111,7 +111,8 @@ fn probabilities_and_gradients_are_those_of_autograd() {
             let scale = expected.iter().fold(0.0_f32, |a, b| a.max(b.abs()));
             for (a, b) in got.iter().zip(&expected) {
                 assert!(
-                    (a - b).abs() < 2e-5 * scale,
+                    // Sums of 1572 signed f32 terms, on both sides.
+                    (a - b).abs() < 1e-4 * scale,
                     "{kind:?} {what}: {a} {b} of {scale}"
                 );
             }
