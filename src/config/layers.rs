@@ -84,6 +84,11 @@ impl Layers {
         Ok(())
     }
 
+    /// Gives every section that is set without its `kind` the kind that it has in `defaults`.
+    pub fn fill_kinds(&mut self, defaults: &Table) {
+        fill_kinds(&mut self.table, defaults);
+    }
+
     /// Whether some layer sets the dotted `path`.
     pub fn sets(&self, path: &str) -> bool {
         self.origins.contains_key(path)
@@ -204,6 +209,21 @@ fn merge_tables(base: &mut Table, top: Table, path: &str, stale: &mut BTreeSet<S
                 base.insert(key, value);
             }
         }
+    }
+}
+
+fn fill_kinds(table: &mut Table, defaults: &Table) {
+    for (key, default) in defaults {
+        let (Some(Value::Table(own)), Value::Table(default)) = (table.get_mut(key), default) else {
+            continue;
+        };
+        if let Some(kind) = default.get("kind") {
+            let own_kind = own.entry("kind").or_insert_with(|| kind.clone());
+            if own_kind != kind {
+                continue;
+            }
+        }
+        fill_kinds(own, default);
     }
 }
 
@@ -439,6 +459,31 @@ mod tests {
             complaint(&below),
             "[agent] particles: got integer `-1`, expected a non-negative integer (--set agent.particles=-1)"
         );
+    }
+
+    #[test]
+    fn a_section_without_its_kind_has_the_default_one() {
+        let defaults: Table =
+            "seed = 1\n[agent.lift]\nkind = \"max\"\n[agent.lift.search]\nkind = \"grid\""
+                .parse()
+                .unwrap();
+        let kinds = |text: &str| {
+            let mut layers = Layers::default();
+            layers.text("run.toml", text).unwrap();
+            layers.fill_kinds(&defaults);
+            let kind = |path| lookup(&layers.table, path).and_then(Value::as_str);
+            (
+                kind("agent.lift.kind").map(str::to_owned),
+                kind("agent.lift.search.kind").map(str::to_owned),
+            )
+        };
+        let owned = |kind: &str| Some(kind.to_owned());
+        assert_eq!(kinds("seed = 2"), (None, None));
+        assert_eq!(kinds("agent.lift.steps = 2"), (owned("max"), None));
+        let deeper = "agent.lift.search.angles = 2";
+        assert_eq!(kinds(deeper), (owned("max"), owned("grid")));
+        let other = "agent.lift = { kind = \"random\", search = { angles = 2 } }";
+        assert_eq!(kinds(other), (owned("random"), None));
     }
 
     #[test]

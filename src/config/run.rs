@@ -199,6 +199,9 @@ pub fn resolve(settings: &Settings) -> Result<RunConfig, Failure> {
     if !layers.sets("name") {
         layers.set(&[format!("name=\"{name}\"")])?;
     }
+    let defaults = toml::Table::try_from(RunConfig::default())
+        .map_err(|e| Failure::input(format!("configuration: {e}")))?;
+    layers.fill_kinds(&defaults);
     let config: RunConfig = layers.resolve()?;
     config.validate()?;
     Ok(config)
@@ -266,6 +269,9 @@ mod tests {
         assert_eq!(config.seed, 5);
         let text = config.to_toml().unwrap();
         assert!(text.contains("directions = 7"), "{text}");
+        layered.set.push("agent.target.rate=0.25".into());
+        let text = resolve(&layered).unwrap().to_toml().unwrap();
+        assert!(text.contains("rate = 0.25"), "{text}");
         layered.set.push("name=a/b".into());
         assert!(
             resolve(&layered)
