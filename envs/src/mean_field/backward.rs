@@ -264,7 +264,7 @@ pub enum Baseline {
 /// policy table, their gradients are to be added up.
 ///
 /// # Errors
-/// [`EnvError::Game`] if the rollout is not finished or not the game's, or the policies or `gradient` have another size.
+/// [`EnvError::Game`] if the rollout is not finished or not the game's, or the policies or the room for results have another size.
 pub fn structural_gradient<R: Real, G: MeanFieldGame<R> + ?Sized>(
     game: &G,
     rollout: &Rollout<R>,
@@ -272,17 +272,65 @@ pub fn structural_gradient<R: Real, G: MeanFieldGame<R> + ?Sized>(
     baseline: Baseline,
     gradient: &mut [R],
 ) -> Result<Vec<f64>, EnvError> {
-    check_rollout(game, rollout, Some(policies))?;
     let spec = game.spec();
+    each_step(
+        game,
+        rollout,
+        policies,
+        gradient,
+        |time, path, out, q, values| {
+            let scale = rollout.noise().weights()[path] * spec.discount.powi(time as i32);
+            let scale = R::from_f64(scale);
+            let mu = rollout.moment(time, path).mu;
+            let actions = rollout.actions();
+            let rows = out.chunks_exact_mut(actions).zip(q.chunks_exact(actions));
+            for (((out, q), mass), value) in rows.zip(mu).zip(values) {
+                let scale = scale * *mass;
+                let base = match baseline {
+                    Baseline::None => R::ZERO,
+                    Baseline::Value => *value,
+                };
+                for (entry, q) in out.iter_mut().zip(q) {
+                    *entry = scale * (*q - base);
+                }
+            }
+        },
+    )
+}
+
+/// Q_t(s, a) of the policies along each path into `action_values`, `[T, E, S, A]`; also gives each path's Σ_s μ_0(s) V_0(s), `[E]`.
+///
+/// # Errors
+/// As [`structural_gradient`].
+pub fn action_values<R: Real, G: MeanFieldGame<R> + ?Sized>(
+    game: &G,
+    rollout: &Rollout<R>,
+    policies: &Policies<'_, R>,
+    action_values: &mut [R],
+) -> Result<Vec<f64>, EnvError> {
+    each_step(game, rollout, policies, action_values, |_, _, out, q, _| {
+        out.copy_from_slice(q);
+    })
+}
+
+/// Runs the policies' recursion on all paths and lets `write(time, path, out_t, Q_t, V_t)` fill `out`, `[T, E, S, A]`, step by step.
+fn each_step<R: Real, G: MeanFieldGame<R> + ?Sized>(
+    game: &G,
+    rollout: &Rollout<R>,
+    policies: &Policies<'_, R>,
+    out: &mut [R],
+    write: impl Fn(usize, usize, &mut [R], &[R], &[R]) + Sync,
+) -> Result<Vec<f64>, EnvError> {
+    check_rollout(game, rollout, Some(policies))?;
     let (paths, actions) = (rollout.paths(), rollout.actions());
     let pairs = rollout.states() * actions;
-    if gradient.len() != spec.horizon * paths * pairs {
+    if out.len() != rollout.horizon() * paths * pairs {
         let message = format!(
-            "room for {} gradient entries, expected T x E x S x A = {}",
-            gradient.len(),
-            spec.horizon * paths * pairs
+            "room for {} results, expected T x E x S x A = {}",
+            out.len(),
+            rollout.horizon() * paths * pairs
         );
-        return Err(EnvError::game(&spec.name, message));
+        return Err(EnvError::game(&game.spec().name, message));
     }
     let pass = Backward {
         game,
@@ -292,30 +340,15 @@ pub fn structural_gradient<R: Real, G: MeanFieldGame<R> + ?Sized>(
         keep_actions: false,
         sets: None,
     };
-    Ok(rows_by_path(gradient, paths, pairs)
+    Ok(rows_by_path(out, paths, pairs)
         .into_par_iter()
         .enumerate()
         .with_min_len(paths.div_ceil(rayon::current_num_threads()))
         .map_init(
             || pass.room(),
             |room, (path, mut rows)| {
-                let weight = rollout.noise().weights()[path];
                 let values = pass.run_group(&[path], room, |time, action_values, values| {
-                    let scale = weight * spec.discount.powi(time as i32);
-                    let mu = rollout.moment(time, path).mu;
-                    let rows = rows[time]
-                        .chunks_exact_mut(actions)
-                        .zip(action_values.chunks_exact(actions));
-                    for (((row, q), mass), value) in rows.zip(mu).zip(values) {
-                        let scale = R::from_f64(scale) * *mass;
-                        let base = match baseline {
-                            Baseline::None => R::ZERO,
-                            Baseline::Value => *value,
-                        };
-                        for (entry, q) in row.iter_mut().zip(q) {
-                            *entry = scale * (*q - base);
-                        }
-                    }
+                    write(time, path, &mut *rows[time], action_values, values);
                 });
                 start_value(rollout, path, &values[0].policy_values)
             },

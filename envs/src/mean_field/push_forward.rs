@@ -8,7 +8,7 @@ use super::game::{MeanFieldGame, Moment};
 use super::noise_paths::NoisePaths;
 use super::policies::{Policies, check_step, of_path};
 use super::real::{self, Real};
-use super::rollout::{PathRows, Rollout};
+use super::rollout::{PathRows, PathStep, Rollout, StepRows};
 use super::transitions::{MASS_TOLERANCE, Moves};
 
 /// From this many products of a mass and a probability on, a step is worth waking other threads for.
@@ -93,7 +93,6 @@ pub fn check_game<R: Real, G: MeanFieldGame<R> + ?Sized>(game: &G) -> Result<(),
 /// assert_eq!(rollout.mu(30).len(), 8 * 99);
 /// # Ok::<(), pushforward_envs::EnvError>(())
 /// ```
-#[derive(Debug)]
 pub struct PushForward<'g, G: ?Sized, R = f32> {
     game: &'g G,
     /// One for each group of paths that a thread takes.
@@ -141,74 +140,21 @@ impl<'g, R: Real, G: MeanFieldGame<R> + ?Sized> PushForward<'g, G, R> {
         }
         check_step(spec, paths, policy.len())
             .map_err(|message| EnvError::game(&spec.name, message))?;
-        let (states, width) = (spec.states, spec.observation_dim());
-        let pairs = states * spec.actions();
+        let pairs = spec.states * spec.actions();
         let group = self.group(paths, pairs);
-        let parts = rollout.step_parts();
-        let noise = parts.noise;
-        let one_group = |(index, rows, scratch): (usize, GroupRows<'_, R>, &mut Scratch<R>)| {
-            let members = rows.rewards.len();
-            for member in 0..members {
-                let path = index * group + member;
-                let moment = Moment {
-                    time,
-                    noise: noise.at(time, path),
-                    mu: &rows.mu[member * states..][..states],
-                    observation: &rows.observations[member * width..][..width],
-                };
-                let out = StepMut {
-                    mu: &mut rows.next_mu[member * states..][..states],
-                    observation: &mut rows.next_observations[member * width..][..width],
-                    input: &mut rows.next_inputs[member * width..][..width],
-                    reward: &mut rows.rewards[member],
-                };
-                let policy = of_path(policy, path, pairs);
-                step_path(
-                    game,
-                    &moment,
-                    noise.at(time + 1, path),
-                    policy,
-                    scratch,
-                    out,
-                )
-                .map_err(|message| mass_error(&spec.name, time, path, &message))?;
-            }
-            Ok(())
+        let rows = rollout.step_rows();
+        let advance = |rows: StepRows<'_, R>, scratch: &mut Scratch<R>| {
+            rows.paths().try_for_each(|step| {
+                let policy = of_path(policy, step.path, pairs);
+                step_path(game, policy, scratch, step)
+            })
         };
         if group == paths {
-            let rows = GroupRows {
-                mu: parts.mu,
-                observations: parts.observations,
-                next_mu: parts.next_mu,
-                next_observations: parts.next_observations,
-                next_inputs: parts.next_inputs,
-                rewards: parts.rewards,
-            };
-            one_group((0, rows, &mut self.scratch[0]))?;
+            advance(rows, &mut self.scratch[0])?;
         } else {
-            parts
-                .mu
-                .par_chunks(group * states)
-                .zip(parts.observations.par_chunks(group * width))
-                .zip(parts.next_mu.par_chunks_mut(group * states))
-                .zip(parts.next_observations.par_chunks_mut(group * width))
-                .zip(parts.next_inputs.par_chunks_mut(group * width))
-                .zip(parts.rewards.par_chunks_mut(group))
+            rows.groups(group)
                 .zip(&mut self.scratch)
-                .enumerate()
-                .try_for_each(
-                    |(index, ((((((mu, o), next_mu), next_o), input), rewards), scratch))| {
-                        let rows = GroupRows {
-                            mu,
-                            observations: o,
-                            next_mu,
-                            next_observations: next_o,
-                            next_inputs: input,
-                            rewards,
-                        };
-                        one_group((index, rows, scratch))
-                    },
-                )?;
+                .try_for_each(|(rows, scratch)| advance(rows, scratch))?;
         }
         rollout.set_time(time + 1);
         Ok(())
@@ -247,42 +193,11 @@ impl<'g, R: Real, G: MeanFieldGame<R> + ?Sized> PushForward<'g, G, R> {
         let horizon = spec.horizon;
         let group = self.group(paths, horizon * spec.states * spec.actions());
         let (noise, mut rows) = rollout.paths_mut();
-        let one_path = |path: usize, rows: &mut PathRows<'_, R>, scratch: &mut Scratch<R>| {
-            for time in 0..horizon {
-                let (mu, next_mu) = rows.mu.split_at_mut(time + 1);
-                let (observations, next) = rows.observations.split_at_mut(time + 1);
-                let moment = Moment {
-                    time,
-                    noise: noise.at(time, path),
-                    mu: mu[time],
-                    observation: observations[time],
-                };
-                let out = StepMut {
-                    mu: next_mu[0],
-                    observation: next[0],
-                    input: rows.inputs[time + 1],
-                    reward: &mut rows.rewards[time][0],
-                };
-                let policy = policies.at(time, path);
-                step_path(
-                    game,
-                    &moment,
-                    noise.at(time + 1, path),
-                    policy,
-                    scratch,
-                    out,
-                )
-                .map_err(|message| mass_error(&spec.name, time, path, &message))?;
-            }
-            Ok(())
-        };
         rows.par_chunks_mut(group)
             .zip(&mut self.scratch)
-            .enumerate()
-            .try_for_each(|(index, (rows, scratch))| {
+            .try_for_each(|(rows, scratch)| {
                 rows.iter_mut()
-                    .enumerate()
-                    .try_for_each(|(member, rows)| one_path(index * group + member, rows, scratch))
+                    .try_for_each(|rows| run_path(game, noise, policies, scratch, rows))
             })?;
         drop(rows);
         rollout.set_time(horizon);
@@ -325,59 +240,79 @@ impl<'g, R: Real, G: MeanFieldGame<R> + ?Sized> PushForward<'g, G, R> {
     }
 }
 
-/// Rows of neighbouring paths in one step.
-struct GroupRows<'a, R> {
-    mu: &'a [R],
-    observations: &'a [f64],
-    next_mu: &'a mut [R],
-    next_observations: &'a mut [f64],
-    next_inputs: &'a mut [R],
-    rewards: &'a mut [f64],
-}
-
-/// What a step writes of one path.
-struct StepMut<'a, R> {
-    mu: &'a mut [R],
-    observation: &'a mut [f64],
-    input: &'a mut [R],
-    reward: &'a mut f64,
-}
-
-fn mass_error(name: &str, time: usize, path: usize, message: &str) -> EnvError {
-    EnvError::game(name, format!("step {time}, path {path}: {message}"))
+/// One path, all steps.
+fn run_path<R: Real, G: MeanFieldGame<R> + ?Sized>(
+    game: &G,
+    noise: &NoisePaths,
+    policies: &Policies<'_, R>,
+    scratch: &mut Scratch<R>,
+    rows: &mut PathRows<'_, R>,
+) -> Result<(), EnvError> {
+    let path = rows.path;
+    for time in 0..noise.horizon() {
+        let (mu, next_mu) = rows.mu.split_at_mut(time + 1);
+        let (observations, next) = rows.observations.split_at_mut(time + 1);
+        let step = PathStep {
+            path,
+            now: Moment {
+                time,
+                noise: noise.at(time, path),
+                mu: mu[time],
+                observation: observations[time],
+            },
+            next_noise: noise.at(time + 1, path),
+            mu: next_mu[0],
+            observation: next[0],
+            input: rows.inputs[time + 1],
+            reward: &mut rows.rewards[time][0],
+        };
+        step_path(game, policies.at(time, path), scratch, step)?;
+    }
+    Ok(())
 }
 
 /// One path, one step.
 fn step_path<R: Real, G: MeanFieldGame<R> + ?Sized>(
     game: &G,
-    now: &Moment<'_, R>,
-    next_noise: &[f64],
     policy: &[R],
     scratch: &mut Scratch<R>,
-    out: StepMut<'_, R>,
-) -> Result<(), String> {
-    let law = game.transitions(now, &mut scratch.moves);
-    law.push(now.mu, policy, &mut scratch.held, out.mu);
-    let mass = real::sum(out.mu);
+    step: PathStep<'_, R>,
+) -> Result<(), EnvError> {
+    let law = game.transitions(&step.now, &mut scratch.moves);
+    law.push(step.now.mu, policy, &mut scratch.held, step.mu);
+    let mass = real::sum(step.mu);
     if (mass - 1.0).abs() > MASS_TOLERANCE || mass.is_nan() {
-        return Err(format!(
-            "the population has mass {mass} after the step, expected 1; do the rows of the policy and the transition laws sum to 1?"
-        ));
+        let message = format!(
+            "step {}, path {}: the population has mass {mass} after the step, expected 1; do the rows of the policy and the transition laws sum to 1?",
+            step.now.time, step.path
+        );
+        return Err(EnvError::game(&game.spec().name, message));
     }
     let scale = R::from_f64(1.0 / mass);
-    out.mu.iter_mut().for_each(|mass| *mass = *mass * scale);
-    let time = now.time + 1;
-    game.observe(time, next_noise, out.mu, out.observation);
-    game.normalise(out.observation, out.input);
+    step.mu.iter_mut().for_each(|mass| *mass = *mass * scale);
+    let rewards = &mut scratch.rewards;
+    let (now, reward) = observe_step(game, step, rewards);
+    *reward = mean_reward(now.mu, policy, rewards);
+    Ok(())
+}
+
+/// Once the next population is known: writes the observation, and r_t(s, a) into `rewards`; gives what the mean reward needs.
+pub(crate) fn observe_step<'a, R: Real, G: MeanFieldGame<R> + ?Sized>(
+    game: &G,
+    step: PathStep<'a, R>,
+    rewards: &mut [R],
+) -> (Moment<'a, R>, &'a mut f64) {
+    let time = step.now.time + 1;
+    game.observe(time, step.next_noise, step.mu, step.observation);
+    game.normalise(step.observation, step.input);
     let next = Moment {
         time,
-        noise: next_noise,
-        mu: out.mu,
-        observation: out.observation,
+        noise: step.next_noise,
+        mu: step.mu,
+        observation: step.observation,
     };
-    fill_rewards(game, now, &next, &mut scratch.rewards);
-    *out.reward = mean_reward(now.mu, policy, &scratch.rewards);
-    Ok(())
+    fill_rewards(game, &step.now, &next, rewards);
+    (step.now, step.reward)
 }
 
 /// r_t(s, a), with the terminal reward in the last step.

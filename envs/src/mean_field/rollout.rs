@@ -1,5 +1,7 @@
 //! The record of a population's paths.
 
+use rayon::prelude::*;
+
 use crate::EnvError;
 
 use super::game::{MeanFieldGame, Moment};
@@ -27,21 +29,101 @@ pub struct Rollout<R = f32> {
     rewards: Vec<f64>,
 }
 
-/// One step of all paths: what it reads of time t and what it writes of time t + 1.
-pub(crate) struct StepParts<'a, R> {
-    pub noise: &'a NoisePaths,
-    /// `[E, S]` and `[E, observation dimension]`.
-    pub mu: &'a [R],
-    pub observations: &'a [f64],
-    pub next_mu: &'a mut [R],
-    pub next_observations: &'a mut [f64],
-    pub next_inputs: &'a mut [R],
-    /// `[E]`.
-    pub rewards: &'a mut [f64],
+/// One step of neighbouring paths: what it reads of time t and what it writes of time t + 1.
+pub(crate) struct StepRows<'a, R> {
+    noise: &'a NoisePaths,
+    time: usize,
+    /// Index of the first of these paths.
+    first: usize,
+    states: usize,
+    width: usize,
+    /// `[paths, S]` and `[paths, observation dimension]`.
+    mu: &'a [R],
+    observations: &'a [f64],
+    next_mu: &'a mut [R],
+    next_observations: &'a mut [f64],
+    next_inputs: &'a mut [R],
+    /// `[paths]`.
+    rewards: &'a mut [f64],
+}
+
+/// One step of one path.
+pub(crate) struct PathStep<'a, R> {
+    pub path: usize,
+    pub now: Moment<'a, R>,
+    pub next_noise: &'a [f64],
+    pub mu: &'a mut [R],
+    pub observation: &'a mut [f64],
+    pub input: &'a mut [R],
+    pub reward: &'a mut f64,
+}
+
+impl<'a, R: Real> StepRows<'a, R> {
+    /// The paths one by one.
+    pub fn paths(self) -> impl Iterator<Item = PathStep<'a, R>> {
+        let (noise, time, first) = (self.noise, self.time, self.first);
+        self.mu
+            .chunks_exact(self.states)
+            .zip(self.observations.chunks_exact(self.width))
+            .zip(self.next_mu.chunks_exact_mut(self.states))
+            .zip(self.next_observations.chunks_exact_mut(self.width))
+            .zip(self.next_inputs.chunks_exact_mut(self.width))
+            .zip(self.rewards)
+            .enumerate()
+            .map(
+                move |(member, (((((mu, now), next_mu), observation), input), reward))| {
+                    let path = first + member;
+                    PathStep {
+                        path,
+                        now: Moment {
+                            time,
+                            noise: noise.at(time, path),
+                            mu,
+                            observation: now,
+                        },
+                        next_noise: noise.at(time + 1, path),
+                        mu: next_mu,
+                        observation,
+                        input,
+                        reward,
+                    }
+                },
+            )
+    }
+
+    /// Groups of `group` neighbouring paths (the last may be smaller), for different threads.
+    pub fn groups(self, group: usize) -> impl IndexedParallelIterator<Item = StepRows<'a, R>> {
+        let (noise, time, first) = (self.noise, self.time, self.first);
+        let (states, width) = (self.states, self.width);
+        self.mu
+            .par_chunks(group * states)
+            .zip(self.observations.par_chunks(group * width))
+            .zip(self.next_mu.par_chunks_mut(group * states))
+            .zip(self.next_observations.par_chunks_mut(group * width))
+            .zip(self.next_inputs.par_chunks_mut(group * width))
+            .zip(self.rewards.par_chunks_mut(group))
+            .enumerate()
+            .map(
+                move |(index, (((((mu, now), next_mu), next), inputs), rewards))| StepRows {
+                    noise,
+                    time,
+                    first: first + index * group,
+                    states,
+                    width,
+                    mu,
+                    observations: now,
+                    next_mu,
+                    next_observations: next,
+                    next_inputs: inputs,
+                    rewards,
+                },
+            )
+    }
 }
 
 /// Everything that is recorded of one path, by time.
 pub(crate) struct PathRows<'a, R> {
+    pub path: usize,
     pub mu: Vec<&'a mut [R]>,
     pub observations: Vec<&'a mut [f64]>,
     pub inputs: Vec<&'a mut [R]>,
@@ -184,13 +266,17 @@ impl<R: Real> Rollout<R> {
     }
 
     /// The current step of all paths.
-    pub(crate) fn step_parts(&mut self) -> StepParts<'_, R> {
+    pub(crate) fn step_rows(&mut self) -> StepRows<'_, R> {
         let (paths, time) = (self.noise.paths(), self.time);
         let (row, width) = (paths * self.states, paths * self.observation_dim);
         let (mu, next_mu) = self.mu.split_at_mut((time + 1) * row);
         let (observations, next) = self.observations.split_at_mut((time + 1) * width);
-        StepParts {
+        StepRows {
             noise: &self.noise,
+            time,
+            first: 0,
+            states: self.states,
+            width: self.observation_dim,
             mu: &mu[time * row..],
             observations: &observations[time * width..],
             next_mu: &mut next_mu[..row],
@@ -198,6 +284,12 @@ impl<R: Real> Rollout<R> {
             next_inputs: &mut self.inputs[(time + 1) * width..][..width],
             rewards: &mut self.rewards[time * paths..][..paths],
         }
+    }
+
+    /// The populations of the current time, `[E, S]`, to be replaced before anything is observed.
+    pub(crate) fn current_mu_mut(&mut self) -> &mut [R] {
+        let row = self.noise.paths() * self.states;
+        &mut self.mu[self.time * row..][..row]
     }
 
     /// All times of every path.
@@ -208,7 +300,9 @@ impl<R: Real> Rollout<R> {
             .zip(rows_by_path(&mut self.observations, paths, width))
             .zip(rows_by_path(&mut self.inputs, paths, width))
             .zip(rows_by_path(&mut self.rewards, paths, 1))
-            .map(|(((mu, observations), inputs), rewards)| PathRows {
+            .enumerate()
+            .map(|(path, (((mu, observations), inputs), rewards))| PathRows {
+                path,
                 mu,
                 observations,
                 inputs,

@@ -3,6 +3,10 @@
 //! P(s'|s, a) = Σ_k move(k|s, a) noise(s'|k): an individual's move leads to a target k, and idiosyncratic noise that does not depend on the
 //! action leads on from there. A law then costs S·A·degree + K·band operations instead of S·A·degree·band.
 
+use rand::Rng;
+
+use crate::StreamRng;
+
 use super::real::Real;
 
 /// First stage: `degree` targets with weights for each state and action.
@@ -251,6 +255,23 @@ impl<R: Real> Transitions<'_, R> {
         Ok(())
     }
 
+    /// Draws one individual's next state; `None` if it leaves the state space.
+    pub fn draw(&self, pair: usize, states: usize, rng: &mut StreamRng) -> Option<usize> {
+        let target = if self.moves.weights.is_empty() {
+            self.moves.targets[pair] as usize
+        } else {
+            choose(self.moves.of_pair(pair), rng.random())?
+        };
+        let next = match self.noise {
+            None => target as isize,
+            Some(noise) if target < noise.targets() => {
+                choose(noise.of_target(target), rng.random())?
+            }
+            Some(_) => return None,
+        };
+        usize::try_from(next).ok().filter(|next| *next < states)
+    }
+
     /// μ'(s') = Σ_{s,a} μ(s) π(a|s) P(s'|s, a), not normalised; `held` is room for the law after the moves.
     ///
     /// Shapes: `mu` and `next` `[S]`, `policy` `[S, A]`. What leaves the state space is dropped, so that the caller sees mass missing.
@@ -363,4 +384,23 @@ impl<R: Real> Transitions<'_, R> {
             *value = *reward + discount * expected;
         }
     }
+}
+
+/// The item whose part of [0, total) holds `uniform`; the last with any weight if rounding left `uniform` above the total.
+#[inline]
+pub(crate) fn choose<T, R: Real>(
+    items: impl IntoIterator<Item = (T, R)>,
+    mut uniform: f64,
+) -> Option<T> {
+    let mut chosen = None;
+    for (item, weight) in items {
+        if weight > R::ZERO {
+            chosen = Some(item);
+            uniform -= weight.to_f64();
+            if uniform < 0.0 {
+                break;
+            }
+        }
+    }
+    chosen
 }

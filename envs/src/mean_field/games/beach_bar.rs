@@ -32,10 +32,10 @@ pub struct BeachBarConfig {
     pub common_noise: bool,
     /// The bar's place; if left out it is drawn, or the middle S/2 without common noise.
     pub bar: Option<usize>,
-    /// Smallest place of a drawn bar.
-    pub bar_low: usize,
-    /// One more than the largest place of a drawn bar.
-    pub bar_high: usize,
+    /// Smallest place of a drawn bar; S/4 if left out.
+    pub bar_low: Option<usize>,
+    /// One more than the largest place of a drawn bar; 3S/4 + 1 if left out.
+    pub bar_high: Option<usize>,
     /// Time from which on the bar may be closed; T/2 if left out.
     pub closing_time: Option<usize>,
     /// Probability in [0, 1] that it closes then.
@@ -55,13 +55,20 @@ impl Default for BeachBarConfig {
             discount: 0.99,
             common_noise: true,
             bar: None,
-            bar_low: 25,
-            bar_high: 76,
+            bar_low: None,
+            bar_high: None,
             closing_time: None,
             closing_probability: 0.5,
             noise_probabilities: vec![0.05, 0.1, 0.7, 0.1, 0.05],
             congestion: 0.0,
         }
+    }
+}
+
+impl BeachBarConfig {
+    /// Where a drawn bar can be.
+    fn drawn_places(&self) -> std::ops::Range<usize> {
+        self.bar_low.unwrap_or(self.states / 4)..self.bar_high.unwrap_or(3 * self.states / 4 + 1)
     }
 }
 
@@ -99,14 +106,15 @@ impl<R: Real> BeachBar<R> {
         if let Some(bar) = config.bar {
             in_range(name, "bar", bar, 0, last)?;
         }
-        in_range(name, "bar_high", config.bar_high, 1, last + 1)?;
-        in_range(name, "bar_low", config.bar_low, 0, config.bar_high - 1)?;
+        let places = config.drawn_places();
+        in_range(name, "bar_high", places.end, 1, last + 1)?;
+        in_range(name, "bar_low", places.start, 0, places.end - 1)?;
         in_range(name, "congestion", config.congestion, -1e6, 1e6)?;
         let closing = config.closing_probability;
         in_range(name, "closing_probability", closing, 0.0, 1.0)?;
         let probabilities = &config.noise_probabilities;
         let total: f64 = probabilities.iter().sum();
-        if probabilities.len() % 2 == 0
+        if probabilities.len().is_multiple_of(2)
             || probabilities.iter().any(|p| *p < 0.0)
             || (total - 1.0).abs() > 1e-9
             || total.is_nan()
@@ -183,7 +191,8 @@ impl<R: Real> MeanFieldGame<R> for BeachBar<R> {
 
     fn initial_noise(&self, rng: &mut StreamRng, noise: &mut [f64]) {
         let config = &self.config;
-        let drawn = config.bar_low + uniform(rng, config.bar_high - config.bar_low);
+        let places = config.drawn_places();
+        let drawn = places.start + uniform(rng, places.len());
         let bar = match (config.bar, config.common_noise) {
             (Some(bar), _) => bar,
             (None, true) => drawn,
@@ -210,7 +219,7 @@ impl<R: Real> MeanFieldGame<R> for BeachBar<R> {
         let config = &self.config;
         let bars = match (config.bar, config.common_noise) {
             (Some(bar), _) => bar..bar + 1,
-            (None, true) => config.bar_low..config.bar_high,
+            (None, true) => config.drawn_places(),
             (None, false) => config.states / 2..config.states / 2 + 1,
         };
         let closes = if config.common_noise && self.closing_time() <= self.spec.horizon {
