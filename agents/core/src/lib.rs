@@ -10,6 +10,7 @@ pub mod optimiser;
 pub mod parameters;
 pub mod replay;
 pub mod rollout;
+pub mod run;
 pub mod schedule;
 pub mod tensor;
 pub mod trainer;

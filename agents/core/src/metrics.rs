@@ -109,6 +109,10 @@ pub mod tag {
     pub const COLLECT_EPSILON: &str = "collect/epsilon";
     /// Transitions in replay that can be sampled.
     pub const COLLECT_REPLAY_LENGTH: &str = "collect/replay_length";
+    /// Value of a mean-field policy on the paths of an update, Σ_s μ_0(s) V_0(s), mean over paths.
+    pub const TRAIN_POLICY_VALUE: &str = "train/policy_value";
+    /// What one individual could gain by leaving a mean-field policy, knowing each path (lower is better, never below 0).
+    pub const EVALUATE_EXPLOITABILITY: &str = "evaluate/exploitability";
     /// Mean loss per update.
     pub const TRAIN_LOSS: &str = "train/loss";
     /// Global norm of the gradient before clipping.

@@ -2,7 +2,11 @@
 
 use pushforward_envs::Picture;
 
-use crate::{CoreError, metrics::StepCount};
+use crate::{
+    CoreError,
+    checkpoint::{Checkpoint, CheckpointStore},
+    metrics::StepCount,
+};
 
 /// What one update found.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +81,37 @@ pub struct LawPair {
     pub truth: Vec<f32>,
 }
 
+/// A picture of numbers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Chart {
+    /// Name of its file, without an extension.
+    pub file: String,
+    /// What it shows.
+    pub title: String,
+    /// What runs along the horizontal axis.
+    pub x_label: String,
+    /// What runs along the vertical axis.
+    pub y_label: String,
+    /// The numbers.
+    pub content: ChartContent,
+}
+
+/// The numbers of a [`Chart`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChartContent {
+    /// Colours of a grid of values >= 0.
+    HeatMap {
+        /// Number of columns, at x = 0, 1, ...
+        columns: usize,
+        /// Values `[rows, columns]`, the first row at the bottom.
+        values: Vec<f32>,
+        /// Value at the bottom edge of the first row, and at the top edge of the last.
+        range: (f64, f64),
+    },
+    /// Named curves of (x, y).
+    Curves(Vec<(String, Vec<(f64, f64)>)>),
+}
+
 /// What an evaluation found.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evaluation {
@@ -88,6 +123,8 @@ pub struct Evaluation {
     pub histograms: Vec<(String, Vec<f32>)>,
     /// Laws for pictures.
     pub laws: Vec<LawPair>,
+    /// Further pictures.
+    pub charts: Vec<Chart>,
     /// Frames of one episode, where the environment has pictures and the agent acts.
     pub episode: Vec<Picture>,
     /// Everything found, for the evaluation file.
@@ -113,6 +150,21 @@ pub trait Experiment {
     /// # Errors
     /// If it cannot be judged.
     fn evaluate(&mut self, last: bool) -> Result<Evaluation, CoreError>;
+
+    /// Saves everything that training goes on from; `headline` is that of the latest evaluation.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    fn save(&self, store: &CheckpointStore, headline: Option<&Headline>) -> Result<(), CoreError>;
+
+    /// Goes back to a checkpoint of a run with the same settings.
+    ///
+    /// # Errors
+    /// [`CoreError::Checkpoint`] naming what does not fit.
+    fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), CoreError>;
+
+    /// Sizes worth a line before a run, such as `236000 parameters, replay 0.12 GiB`.
+    fn sizes(&self) -> String;
 }
 
 /// What happens beside training: logs, pictures, checkpoints.

@@ -1,11 +1,12 @@
 //! The learning problem as the trainer sees it: environments, replay and agent together.
 
 use pushforward_core::{
-    Batch, Behaviour, Checkpoint, Collector, CollectorConfig, CoreError, NamedArray, Replay,
-    ReplayConfig, ReplayShape,
+    Batch, Behaviour, Checkpoint, CheckpointStore, Collector, CollectorConfig, CoreError,
+    NamedArray, Replay, ReplayConfig, ReplayShape,
+    checkpoint::Contents,
     metrics::{StepCount, tag},
     schedule::Schedule,
-    trainer::{Evaluation, Experiment},
+    trainer::{Evaluation, Experiment, Headline},
 };
 use pushforward_envs::{Env, EnvConfig, EnvError, Policy, ReplicatedReward, StreamRng, VectorEnv};
 use serde::{Deserialize, Serialize};
@@ -209,29 +210,6 @@ impl SdrlExperiment {
         bytes
     }
 
-    /// Goes back to a checkpoint of a run with the same settings. Without its replay buffer only the agent is restored, which is enough
-    /// to judge it but not to go on.
-    ///
-    /// # Errors
-    /// [`CoreError::Checkpoint`] naming what does not fit.
-    pub fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), CoreError> {
-        let arrays = checkpoint.matching(&self.learner.array_names())?;
-        let state: State = serde_json::from_value(checkpoint.state.clone()).map_err(|error| {
-            CoreError::Checkpoint {
-                path: checkpoint.path.display().to_string(),
-                message: format!("state.json: {error}"),
-            }
-        })?;
-        self.learner.load(&arrays, &state.learner)?;
-        self.sampling = state.sampling;
-        self.collector.load(&checkpoint.file(COLLECTOR_FILE)?)?;
-        if checkpoint.has_replay() {
-            checkpoint.load_replay(&mut self.replay)?;
-        }
-        self.window = Window::default();
-        Ok(())
-    }
-
     fn epsilon(&self) -> Option<Schedule> {
         match &self.setup.agent.objective {
             ObjectiveConfig::Control { epsilon, .. } => Some(*epsilon),
@@ -326,5 +304,43 @@ impl Experiment for SdrlExperiment {
 
     fn evaluate(&mut self, last: bool) -> Result<Evaluation, CoreError> {
         self.judge.evaluate(&self.setup, &self.learner, last)
+    }
+
+    fn save(&self, store: &CheckpointStore, headline: Option<&Headline>) -> Result<(), CoreError> {
+        let contents = Contents {
+            arrays: &self.arrays()?,
+            state: &self.state()?,
+            files: &[(COLLECTOR_FILE, &self.collector_bytes())],
+            replay: Some(&self.replay),
+            headline,
+        };
+        store.save(self.steps().updates, &contents).map(drop)
+    }
+
+    /// Without its replay buffer only the agent is restored, which is enough to judge it but not to go on.
+    fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), CoreError> {
+        let arrays = checkpoint.matching(&self.learner.array_names())?;
+        let state: State = serde_json::from_value(checkpoint.state.clone()).map_err(|error| {
+            CoreError::Checkpoint {
+                path: checkpoint.path.display().to_string(),
+                message: format!("state.json: {error}"),
+            }
+        })?;
+        self.learner.load(&arrays, &state.learner)?;
+        self.sampling = state.sampling;
+        self.collector.load(&checkpoint.file(COLLECTOR_FILE)?)?;
+        if checkpoint.has_replay() {
+            checkpoint.load_replay(&mut self.replay)?;
+        }
+        self.window = Window::default();
+        Ok(())
+    }
+
+    fn sizes(&self) -> String {
+        let replay = self.setup.replay.bytes(self.replay.shape()) as f64 / f64::from(1 << 30);
+        format!(
+            "{} parameters, replay {replay:.2} GiB",
+            self.learner.parameter_count()
+        )
     }
 }

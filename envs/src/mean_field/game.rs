@@ -114,6 +114,11 @@ pub trait MeanFieldGame<R: Real = f32>: Send + Sync {
         }
     }
 
+    /// Names and values of what is worth watching along a path, beside the observation; nothing by default.
+    fn indicators(&self, _now: &Moment<'_, R>) -> Vec<(&'static str, f64)> {
+        Vec::new()
+    }
+
     /// The transition law P_t: tables of the game's own where they do not change, else `scratch` after filling it.
     fn transitions<'a>(
         &'a self,

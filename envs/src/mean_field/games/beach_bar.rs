@@ -249,6 +249,16 @@ impl<R: Real> MeanFieldGame<R> for BeachBar<R> {
         mu[self.bar(noise)] = R::ZERO;
     }
 
+    fn indicators(&self, now: &Moment<'_, R>) -> Vec<(&'static str, f64)> {
+        let bar = self.bar(now.noise);
+        let beside = |s: Option<usize>| {
+            s.and_then(|s| now.mu.get(s))
+                .map_or(0.0, |mass| mass.to_f64())
+        };
+        let beside = beside(bar.checked_sub(1)) + beside(Some(bar + 1));
+        vec![("share next to the bar", beside)]
+    }
+
     fn observe(&self, _time: usize, noise: &[f64], mu: &[R], observation: &mut [f64]) {
         observation[0] = real::dot(mu, &self.positions);
         observation[1] = noise[OPEN];

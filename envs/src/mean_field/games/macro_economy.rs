@@ -266,6 +266,10 @@ impl<R: Real> MeanFieldGame<R> for MacroEconomy<R> {
             productivity * (1.0 - share) * (capital / (labour + PRICE_FLOOR)).powf(share);
     }
 
+    fn indicators(&self, now: &Moment<'_, R>) -> Vec<(&'static str, f64)> {
+        vec![("mean wealth", real::dot(now.mu, &self.wealth))]
+    }
+
     fn transitions<'a>(
         &'a self,
         now: &Moment<'_, R>,
