@@ -3,11 +3,13 @@
 mod curves;
 mod episode;
 mod frame;
+mod heat_map;
 mod joint_law;
 mod style;
 
 pub use curves::{Band, Curves, Series};
 pub use episode::write_gif;
+pub use heat_map::HeatMap;
 pub use joint_law::{JointLaws, PairGrid};
 
 use std::path::Path;

@@ -8,5 +8,5 @@ mod session;
 
 pub use aggregate::{aggregate, parse_seeds};
 pub use folder::{RunFolder, next_free};
-pub use observer::{Recorder, Trainable, write_evaluation};
+pub use observer::{Recorder, write_evaluation};
 pub use session::{Ending, Session};

@@ -16,15 +16,6 @@ use super::pictures;
 use crate::failure::Failure;
 use crate::sinks::Fanout;
 
-/// An experiment whose complete state can be saved.
-pub trait Trainable: Experiment {
-    /// Saves a checkpoint into the store.
-    ///
-    /// # Errors
-    /// If it cannot be written.
-    fn save(&self, store: &CheckpointStore, headline: Option<&Headline>) -> Result<(), CoreError>;
-}
-
 /// Writes everything about a run into its folder.
 pub struct Recorder {
     folder: RunFolder,
@@ -111,7 +102,7 @@ fn not_drawn(failure: Failure) -> CoreError {
     CoreError::Setting(failure.to_string())
 }
 
-impl<E: Trainable> Observer<E> for Recorder {
+impl<E: Experiment + ?Sized> Observer<E> for Recorder {
     fn reported(&mut self, experiment: &E, scalars: &[(String, f64)]) -> Result<(), CoreError> {
         let step = experiment.steps();
         self.scalars(step, scalars)?;

@@ -1,14 +1,15 @@
 //! The pictures of a run.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use pushforward_core::metrics::tag;
-use pushforward_core::trainer::{Evaluation, LawPair};
+use pushforward_core::trainer::{Chart, ChartContent, Evaluation, LawPair};
 use pushforward_envs::Picture;
 
 use super::folder::RunFolder;
 use crate::failure::Failure;
-use crate::plots::{self, Curves, JointLaws, PairGrid, Series};
+use crate::plots::{self, Curves, HeatMap, JointLaws, PairGrid, Series};
 
 /// Learned laws beside the true ones: one picture for all of them if d = 2, else one each.
 ///
@@ -44,6 +45,9 @@ pub fn write(folder: &RunFolder, title: &str, evaluation: &Evaluation) -> Result
             }
         }
     }
+    for chart in &evaluation.charts {
+        write_chart(chart, &plots)?;
+    }
     plots::write_gif(&evaluation.episode, &plots.join("episode.gif"))?;
     let history = History::read(folder)?;
     for curve in CURVES {
@@ -59,6 +63,49 @@ pub fn write(folder: &RunFolder, title: &str, evaluation: &Evaluation) -> Result
         plots::write(&curve.plot(series), &plots, curve.file)?;
     }
     Ok(())
+}
+
+fn write_chart(chart: &Chart, folder: &Path) -> Result<(), Failure> {
+    let Chart {
+        file,
+        title,
+        x_label,
+        y_label,
+        content,
+    } = chart;
+    match content {
+        ChartContent::HeatMap {
+            columns,
+            values,
+            range,
+        } => {
+            let plot = HeatMap {
+                title,
+                x_label,
+                y_label,
+                columns: *columns,
+                values,
+                y: range.0..range.1,
+            };
+            plots::write(&plot, folder, file)
+        }
+        ChartContent::Curves(curves) => {
+            let series = curves.iter().map(|(name, points)| Series {
+                name,
+                points,
+                band: None,
+            });
+            let plot = Curves {
+                title,
+                x_label,
+                y_label,
+                logarithmic: false,
+                reference: None,
+                series: series.collect(),
+            };
+            plots::write(&plot, folder, file)
+        }
+    }
 }
 
 /// A curve worth a picture.
@@ -88,7 +135,23 @@ impl Curve {
 }
 
 /// Every curve that gets a picture, where the run has it.
-pub const CURVES: [Curve; 5] = [
+pub const CURVES: [Curve; 7] = [
+    Curve {
+        tag: tag::EVALUATE_EXPLOITABILITY,
+        file: "exploitability",
+        title: "Exploitability of the policy (lower is better)",
+        name: "exploitability, clairvoyant",
+        logarithmic: true,
+        reference: None,
+    },
+    Curve {
+        tag: tag::TRAIN_POLICY_VALUE,
+        file: "policy-value",
+        title: "Value of the policy on the paths of an update",
+        name: "value",
+        logarithmic: false,
+        reference: None,
+    },
     Curve {
         tag: tag::EVALUATE_RATIO_TO_FLOOR,
         file: "error",

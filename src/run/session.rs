@@ -5,35 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pushforward_core::CoreError;
-use pushforward_core::checkpoint::{Checkpoint, CheckpointStore, Contents, sha256_hex};
+use pushforward_core::checkpoint::{Checkpoint, CheckpointStore, sha256_hex};
 use pushforward_core::metrics::{Sink, StepCount, Value, tag};
-use pushforward_core::trainer::{self, Evaluation, Experiment, Headline};
-use pushforward_sdrl::{COLLECTOR_FILE, SdrlExperiment};
+use pushforward_core::trainer::{self, Evaluation, Experiment};
+use pushforward_sdrl::SdrlExperiment;
 use tch::Device;
 
 use super::folder::RunFolder;
-use super::observer::{Recorder, Trainable, write_evaluation};
+use super::observer::{Recorder, write_evaluation};
 use super::pictures;
 use crate::cli::Which;
 use crate::config::{RunConfig, read};
 use crate::failure::Failure;
 use crate::sinks::{Fanout, JsonLines, Progress, TensorBoard};
-
-impl Trainable for SdrlExperiment {
-    fn save(&self, store: &CheckpointStore, headline: Option<&Headline>) -> Result<(), CoreError> {
-        let arrays = self.arrays()?;
-        let state = self.state()?;
-        let collector = self.collector_bytes();
-        let contents = Contents {
-            arrays: &arrays,
-            state: &state,
-            files: &[(COLLECTOR_FILE, &collector)],
-            replay: Some(self.replay()),
-            headline,
-        };
-        store.save(self.steps().updates, &contents).map(drop)
-    }
-}
 
 /// How a session runs; nothing here changes a result.
 #[derive(Clone, Debug)]
@@ -188,19 +172,18 @@ impl Session {
         if self.quiet {
             return;
         }
-        let replay = config.replay.bytes(experiment.replay().shape()) as f64 / f64::from(1 << 30);
         let steps = experiment.steps();
         let from = match steps.updates {
             0 => String::new(),
             updates => format!(" from update {updates}"),
         };
         eprintln!(
-            "{} on {}, seed {}{from}: {} updates, {} parameters, replay {replay:.2} GiB, {} threads, {:?}; {}",
+            "{} on {}, seed {}{from}: {} updates, {}, {} threads, {:?}; {}",
             config.name,
             config.env.name(),
             config.seed,
             config.train.updates,
-            experiment.learner().parameter_count(),
+            experiment.sizes(),
             self.threads,
             self.device,
             folder.path().display(),

@@ -205,12 +205,9 @@ impl Learner {
         let size = batch.size;
         let next_actions = self.draw_next_actions(batch);
         let directions = self.divergence.draw(size, &mut self.rng);
-        let noise = self
-            .network
-            .draw_noise(self.layout.particles, &mut self.rng, self.device)?;
-        let target_noise =
-            self.network
-                .draw_noise(self.layout.particles, &mut self.rng, self.device)?;
+        let draws = size * self.layout.particles;
+        let noise = self.network.draw_noise(draws, &mut self.rng, self.device)?;
+        let target_noise = self.network.draw_noise(draws, &mut self.rng, self.device)?;
         for shard in &mut self.shards {
             shard.noise = noise.as_ref().map(Tensor::shallow_clone);
             shard.target_noise = target_noise.as_ref().map(Tensor::shallow_clone);

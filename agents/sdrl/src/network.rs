@@ -206,7 +206,7 @@ impl LawNetwork {
         pushforward_core::tensor::from_f32(&values, &[points as i64, dim as i64], device).map(Some)
     }
 
-    /// Points [B, A, N, d] for observations [B, ..], `extra` [B, k] and, for an implicit law, noise [N, k].
+    /// Points [B, A, N, d] for observations [B, ..], `extra` [B, k] and, for an implicit law, noise [N, k] or, of each row's own, [B, N, k].
     ///
     /// # Errors
     /// If the shapes do not fit.
@@ -244,9 +244,9 @@ impl LawNetwork {
             ) => {
                 // The first layer over [features; noise] is computed once per state and once per draw, and added.
                 let state = project.forward(leaves, &features)?.f_unsqueeze(1)?;
-                let draw = embed.forward(leaves, noise)?.f_unsqueeze(0)?;
+                let draw = embed.forward(leaves, noise)?;
                 let hidden = joint.forward(leaves, &state.f_add(&draw)?.f_relu()?)?;
-                let count = noise.size()[0];
+                let count = noise.size()[noise.dim() - 2];
                 Ok(points
                     .forward(leaves, &hidden)?
                     .f_view([batch, count, self.actions, self.dim])?

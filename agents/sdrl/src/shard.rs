@@ -26,6 +26,7 @@ pub(crate) struct Shard {
     pub online: Vec<Tensor>,
     pub target: Vec<Tensor>,
     pub rule: Rule,
+    /// Noise of the whole batch, [B · N, k]: every law has draws of its own.
     pub noise: Option<Tensor>,
     pub target_noise: Option<Tensor>,
     pub online_pass: Pass,
@@ -170,7 +171,7 @@ impl Context<'_> {
             &shard.online,
             &observations,
             extra.as_ref(),
-            shard.noise.as_ref(),
+            self.noise(shard.noise.as_ref(), rows.clone())?.as_ref(),
             taken,
         )?;
         if self.device == Device::Cpu {
@@ -200,6 +201,15 @@ impl Context<'_> {
             extra: &extra[rows.start * k..rows.end * k],
             rows: rows.len(),
         }
+    }
+
+    /// The rows' part of the batch's noise, [b, N, k].
+    fn noise(&self, all: Option<&Tensor>, rows: Range<usize>) -> Result<Option<Tensor>, CoreError> {
+        let Some(all) = all else { return Ok(None) };
+        let each = self.layout.particles as i64;
+        let (start, count) = (rows.start as i64, rows.len() as i64);
+        let own = all.f_narrow(0, start * each, count * each)?;
+        Ok(Some(own.f_view([count, each, -1])?))
     }
 
     /// What the loss of each row is multiplied with: its importance weight over the batch size.
@@ -345,8 +355,9 @@ impl Context<'_> {
             &self.layout.observation,
             self.device,
         )?;
+        let noise = self.noise(shard.target_noise.as_ref(), rows.clone())?;
         let extra = extra_rows(&batch.next_extra, rows, self.layout.extra, self.device)?;
-        let (extra, noise) = (extra.as_ref(), shard.target_noise.as_ref());
+        let (extra, noise) = (extra.as_ref(), noise.as_ref());
         let leaves = match which {
             Which::Online => &shard.online,
             Which::Target => &shard.target,
