@@ -69,6 +69,9 @@ pub struct PathsConfig {
     pub paths: usize,
     /// Whether equal paths are computed once and weighted, which changes nothing but the time. Default true.
     pub merge_equal: bool,
+    /// Whether every update takes all common-noise paths of the game with their probabilities in place of `paths` draws: no sampling noise,
+    /// for games that have few. Default false.
+    pub complete: bool,
 }
 
 impl Default for PathsConfig {
@@ -76,6 +79,7 @@ impl Default for PathsConfig {
         Self {
             paths: 8,
             merge_equal: true,
+            complete: false,
         }
     }
 }

@@ -30,6 +30,8 @@ pub struct StructuralExperiment {
     optimiser: Adam,
     gradient: Vec<f32>,
     episode: Episode,
+    /// All paths of the game, where every update takes them.
+    complete: Option<NoisePaths>,
     /// Gives the key of every update's paths.
     keys: StreamRng,
     steps: StepCount,
@@ -74,10 +76,20 @@ impl StructuralExperiment {
         let game = run.game.build()?;
         // Checks the game as a whole.
         PushForward::new(&*game)?;
+        let complete = match run.rollout.complete {
+            false => None,
+            true => Some(NoisePaths::complete(&*game).ok_or_else(|| {
+                CoreError::Setting(format!(
+                    "rollout.complete: {} has too many common-noise paths to take all, expected false",
+                    run.game.name()
+                ))
+            })?),
+        };
         let (agent, parameters) = StructuralAgent::new(&run.agent, game.spec(), run.seed)?;
         let optimiser = Adam::new(run.agent.optimiser.clone(), &parameters)?;
         Ok(Self {
             gradient: vec![0.0; parameters.flat().numel()],
+            complete,
             keys: StreamRng::new(run.seed, "paths", 0),
             episode: Episode::default(),
             steps: StepCount::default(),
@@ -109,13 +121,18 @@ impl Experiment for StructuralExperiment {
     }
 
     fn advance(&mut self, progress: f64) -> Result<(), CoreError> {
-        let paths = self.run.rollout.paths;
-        let drawn = NoisePaths::sample(&*self.game, paths, self.keys.next_u64())?;
-        let noise = match self.run.rollout.merge_equal {
-            true => drawn.distinct().0,
-            false => drawn,
+        let noise = match &self.complete {
+            Some(complete) => complete.clone(),
+            None => {
+                let paths = self.run.rollout.paths;
+                NoisePaths::sample(&*self.game, paths, self.keys.next_u64())?
+            }
         };
-        self.play(noise)?;
+        let paths = noise.paths();
+        self.play(match self.run.rollout.merge_equal {
+            true => noise.distinct().0,
+            false => noise,
+        })?;
         let own = self.parameters.values()?;
         let value =
             self.agent
