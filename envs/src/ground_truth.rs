@@ -1,12 +1,17 @@
 //! True joint return laws: Monte Carlo samples, and exact atoms where there are finitely many.
 
+mod batched;
+
 use std::sync::Mutex;
+
+pub use batched::{Decider, Player, RolloutPolicy};
 
 use crate::chain::{ChainConfig, ChainReward};
 use crate::{
     CacheKey, Discount, DiskCache, Env, EnvError, ObservationMut, Outcome, Policy, StreamRng,
     operator_norm,
 };
+use batched::Lanes;
 
 /// Episodes that share a random stream: fixed, so that samples do not depend on the number of threads.
 const BLOCK: usize = 1024;
@@ -20,13 +25,13 @@ pub const MAX_ATOMS: usize = 1 << 20;
 /// Makes one more copy of an environment; each worker thread has its own.
 pub type MakeEnv<'a> = dyn Fn() -> Result<Box<dyn Env>, EnvError> + Sync + 'a;
 
-/// A return law to sample: Z(s, a) of a fixed policy.
+/// A return law to sample: Z(s, a) of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct ReturnLaw<'a> {
     /// The state s, as written by [`Env::save`].
     pub state: &'a [u8],
     /// Draws every action after the first.
-    pub policy: &'a Policy,
+    pub policy: &'a dyn RolloutPolicy,
     /// The first action a.
     pub first_action: usize,
     /// The discount Γ.
@@ -54,6 +59,8 @@ pub fn ground_truth(
     let worker = |_: rayon::BroadcastContext<'_>| -> Result<(), EnvError> {
         let mut env = None;
         let mut rewards = Vec::new();
+        let mut lanes = Lanes::default();
+        let mut player = law.policy.player();
         loop {
             let block = blocks
                 .lock()
@@ -62,6 +69,15 @@ pub fn ground_truth(
             let Some((index, block)) = block else {
                 return Ok(());
             };
+            let policy = match &mut player {
+                Player::Single(policy) => *policy,
+                Player::Batched { decider, epsilon } => {
+                    let (decider, epsilon) = (decider.as_mut(), *epsilon);
+                    let first = index * BLOCK;
+                    lanes.play(make, law, horizon, seed, first, decider, epsilon, block)?;
+                    continue;
+                }
+            };
             let env = match &mut env {
                 Some(env) => env,
                 empty => empty.insert(make_checked(make, law)?),
@@ -69,7 +85,7 @@ pub fn ground_truth(
             let mut rng = StreamRng::new(seed, "ground truth", index as u64);
             for sample in block.chunks_exact_mut(dim) {
                 env.load(law.state)?;
-                episode(env.as_mut(), law, horizon, &mut rng, &mut rewards);
+                episode(env.as_mut(), law, policy, horizon, &mut rng, &mut rewards);
                 discounted_sum(&rewards, law.discount, sample);
             }
         }
@@ -103,7 +119,7 @@ impl ReturnLaw<'_> {
         CacheKey::new("ground truth 1")
             .bytes(env.as_bytes())
             .bytes(self.state)
-            .bytes(format!("{:?}", self.policy).as_bytes())
+            .bytes(self.policy.key().as_bytes())
             .number(self.first_action as u64)
             .number(self.discount.dim() as u64)
             .floats(self.discount.matrix())
@@ -134,6 +150,7 @@ fn make_checked(make: &MakeEnv<'_>, law: &ReturnLaw<'_>) -> Result<Box<dyn Env>,
 fn episode(
     env: &mut dyn Env,
     law: &ReturnLaw<'_>,
+    policy: &Policy,
     horizon: usize,
     rng: &mut StreamRng,
     rewards: &mut Vec<f32>,
@@ -146,7 +163,7 @@ fn episode(
     for time in 0..horizon {
         let action = match time {
             0 => law.first_action,
-            _ => law.policy.sample(env, rng),
+            _ => policy.sample(env, rng),
         };
         let start = rewards.len();
         rewards.resize(start + dim, 0.0);

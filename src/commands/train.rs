@@ -24,7 +24,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     let session = session(&args.how)?;
     let config = resolve(&args.settings)?;
     let Some(seeds) = &args.seeds else {
-        let experiment = session.build(&config)?;
+        let (config, experiment) = session.build(config)?;
         let path = args.out.clone().unwrap_or_else(|| {
             next_free(
                 Path::new(RUNS),
@@ -43,11 +43,10 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     let runs = seeds
         .iter()
         .map(|seed| {
-            let config = RunConfig {
+            let (config, experiment) = session.build(RunConfig {
                 seed: *seed,
                 ..config.clone()
-            };
-            let experiment = session.build(&config)?;
+            })?;
             let path = parent.join(format!("seed-{seed}"));
             let (folder, ending) = session.train(&config, experiment, &path, args.force)?;
             let evaluation = complete(ending, &folder)?;

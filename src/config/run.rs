@@ -5,7 +5,7 @@ use std::path::Path;
 use pushforward_core::ReplayConfig;
 use pushforward_core::trainer::Intervals;
 use pushforward_envs::EnvConfig;
-use pushforward_sdrl::{EvalConfig, RolloutConfig, SdrlConfig, Setup};
+use pushforward_sdrl::{EvalConfig, RolloutConfig, SavedAgent, SdrlConfig, Setup};
 use serde::{Deserialize, Serialize};
 
 use super::Layers;
@@ -127,12 +127,13 @@ impl RunConfig {
         }
     }
 
-    /// What the experiment is made from.
-    pub fn setup(&self) -> Setup {
+    /// What the experiment is made from; `saved` is the agent that the objective names, if it names one.
+    pub fn setup(&self, saved: Option<SavedAgent>) -> Setup {
         Setup {
             seed: self.seed,
             env: self.env.clone(),
             agent: self.agent.clone(),
+            saved,
             replay: self.replay.clone(),
             rollout: self.rollout.clone(),
             eval: self.eval.clone(),
@@ -246,7 +247,7 @@ mod tests {
             // The shipped replay size is the user's memory's business, not this test's.
             config.replay.capacity = 4000;
             config.eval.cache = folder.path().join("cache");
-            let built = pushforward_sdrl::SdrlExperiment::new(config.setup(), tch::Device::Cpu);
+            let built = pushforward_sdrl::SdrlExperiment::new(config.setup(None), tch::Device::Cpu);
             assert!(built.is_ok(), "{}: {:?}", preset.name, built.err());
         }
     }

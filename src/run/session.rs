@@ -14,6 +14,7 @@ use tch::Device;
 use super::folder::RunFolder;
 use super::observer::{Recorder, write_evaluation};
 use super::pictures;
+use super::saved::load_saved_agent;
 use crate::cli::Which;
 use crate::config::{RunConfig, read};
 use crate::failure::Failure;
@@ -42,13 +43,17 @@ pub enum Ending {
 }
 
 impl Session {
-    /// Checks the whole configuration by building the experiment; nothing is written.
+    /// Checks the whole configuration by building the experiment; nothing is written. Where the configuration names a saved agent, the one that
+    /// comes back says which of its checkpoints it was.
     ///
     /// # Errors
     /// [`Failure::Input`] naming what does not fit.
-    pub fn build(&self, config: &RunConfig) -> Result<SdrlExperiment, Failure> {
+    pub fn build(&self, mut config: RunConfig) -> Result<(RunConfig, SdrlExperiment), Failure> {
         config.validate()?;
-        SdrlExperiment::new(config.setup(), self.device).map_err(Failure::input)
+        let saved = load_saved_agent(&mut config, self.device)?;
+        let experiment =
+            SdrlExperiment::new(config.setup(saved), self.device).map_err(Failure::input)?;
+        Ok((config, experiment))
     }
 
     /// Trains a fresh experiment in the folder at `path`.
@@ -100,8 +105,7 @@ impl Session {
         folder: &RunFolder,
         which: Which,
     ) -> Result<(RunConfig, SdrlExperiment), Failure> {
-        let config = read(&folder.config())?;
-        let mut experiment = self.build(&config)?;
+        let (config, mut experiment) = self.build(read(&folder.config())?)?;
         let store = CheckpointStore::open(&folder.checkpoints(), &hash(&config)?);
         let (checkpoint, warnings): (Checkpoint, Vec<String>) = match which {
             Which::Latest => store.load_latest(),
@@ -192,7 +196,7 @@ impl Session {
 }
 
 /// Which configuration a checkpoint belongs to.
-fn hash(config: &RunConfig) -> Result<String, Failure> {
+pub(super) fn hash(config: &RunConfig) -> Result<String, Failure> {
     Ok(sha256_hex(config.to_toml()?.as_bytes()))
 }
 

@@ -226,6 +226,21 @@ impl CheckpointStore {
         self.first_whole(&steps)
     }
 
+    /// The checkpoint saved after so many updates.
+    ///
+    /// # Errors
+    /// [`CoreError::Checkpoint`] if there is none, it is not whole, or it was saved from another configuration.
+    pub fn load_at(&self, updates: u64) -> Result<Checkpoint, CoreError> {
+        let steps = self.steps()?;
+        if !steps.contains(&updates) {
+            return Err(checkpoint_error(
+                &self.folder,
+                format!("none of update {updates}, found {steps:?}"),
+            ));
+        }
+        Ok(self.first_whole(&[updates])?.0)
+    }
+
     /// Updates of all checkpoints in the folder, whole or not, ascending.
     ///
     /// # Errors

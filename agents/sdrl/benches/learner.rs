@@ -63,7 +63,7 @@ fn update(criterion: &mut Criterion) {
     let config = SdrlConfig::default();
     let discount = config.resolved_discount(DIM).expect("a valid discount");
     let mut learner =
-        Learner::new(&config, &env, &discount, 1, tch::Device::Cpu).expect("valid settings");
+        Learner::new(&config, &env, &discount, None, 1, tch::Device::Cpu).expect("valid settings");
     let mut rng = StreamRng::new(1, "bench", 0);
     let size = config.batch_size;
     let mut batch = Batch::new(ObservationKind::F32);

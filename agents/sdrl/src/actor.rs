@@ -74,6 +74,18 @@ impl SdrlActor {
     }
 }
 
+impl Clone for SdrlActor {
+    fn clone(&self) -> Self {
+        Self {
+            network: self.network.clone(),
+            leaves: self.leaves.iter().map(Tensor::shallow_clone).collect(),
+            utility: self.utility.clone(),
+            observation: self.observation.clone(),
+            ..*self
+        }
+    }
+}
+
 impl Actor for SdrlActor {
     fn act(
         &mut self,

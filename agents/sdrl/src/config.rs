@@ -4,10 +4,13 @@ use pushforward_core::{
     CoreError, network::TorsoConfig, optimiser::AdamConfig, schedule::Schedule,
 };
 use pushforward_divergences::{DivergenceConfig, KernelConfig, Statistic};
-use pushforward_envs::{Discount, DiscountConfig, PolicyConfig};
+use pushforward_envs::{Discount, DiscountConfig};
 use serde::{Deserialize, Serialize};
 
-use crate::{hyperbolic_discount, network::RepresentationConfig, utility::UtilityConfig};
+use crate::{
+    hyperbolic_discount, network::RepresentationConfig, policy::EvaluatedPolicyConfig,
+    utility::UtilityConfig,
+};
 
 /// Settings of the agent; every field has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -61,7 +64,7 @@ pub enum ObjectiveConfig {
     Evaluation {
         /// The policy; it also acts.
         #[serde(default)]
-        policy: PolicyConfig,
+        policy: EvaluatedPolicyConfig,
         /// How the action A' of the target R + Γ Z(S', A') is treated.
         #[serde(default)]
         backup: Backup,
@@ -82,7 +85,7 @@ pub enum ObjectiveConfig {
 impl Default for ObjectiveConfig {
     fn default() -> Self {
         Self::Evaluation {
-            policy: PolicyConfig::default(),
+            policy: EvaluatedPolicyConfig::default(),
             backup: Backup::default(),
         }
     }

@@ -1,14 +1,14 @@
 //! The learning problem as the trainer sees it: environments, replay and agent together.
 
 use pushforward_core::{
-    Batch, Behaviour, Checkpoint, CheckpointStore, Collector, CollectorConfig, CoreError,
+    Actor, Batch, Behaviour, Checkpoint, CheckpointStore, Collector, CollectorConfig, CoreError,
     NamedArray, Replay, ReplayConfig, ReplayShape,
     checkpoint::Contents,
     metrics::{StepCount, tag},
     schedule::Schedule,
     trainer::{Evaluation, Experiment, Headline},
 };
-use pushforward_envs::{Env, EnvConfig, EnvError, Policy, ReplicatedReward, StreamRng, VectorEnv};
+use pushforward_envs::{Env, EnvConfig, EnvError, ReplicatedReward, StreamRng, VectorEnv};
 use serde::{Deserialize, Serialize};
 use tch::Device;
 
@@ -17,6 +17,7 @@ use crate::{
     config::{ObjectiveConfig, SdrlConfig},
     judge::{EvalConfig, Judge},
     learner::{Learner, LearnerState, Rule},
+    policy::{EvaluatedPolicy, SavedAgent},
 };
 
 /// How experience is collected.
@@ -53,6 +54,8 @@ pub struct Setup {
     pub env: EnvConfig,
     /// The agent.
     pub agent: SdrlConfig,
+    /// The saved agent whose policy is evaluated, where the objective names one.
+    pub saved: Option<SavedAgent>,
     /// The replay buffer.
     pub replay: ReplayConfig,
     /// How experience is collected.
@@ -94,7 +97,7 @@ pub struct SdrlExperiment {
     batch: Batch,
     sampling: StreamRng,
     learner: Learner,
-    actor: SdrlActor,
+    actor: Box<dyn Actor + Send>,
     judge: Judge,
     window: Window,
 }
@@ -109,13 +112,24 @@ struct Window {
 
 /// What a checkpoint holds beside arrays, the collector's bytes and replay.
 #[derive(Serialize, Deserialize)]
-struct State {
-    learner: LearnerState,
+pub(crate) struct State {
+    pub(crate) learner: LearnerState,
     sampling: StreamRng,
 }
 
 /// Name of the collector's file in a checkpoint.
 pub const COLLECTOR_FILE: &str = "collector.bin";
+
+/// The state of a checkpoint.
+///
+/// # Errors
+/// [`CoreError::Checkpoint`] if it is not such a state.
+pub(crate) fn saved_state(checkpoint: &Checkpoint) -> Result<State, CoreError> {
+    serde_json::from_value(checkpoint.state.clone()).map_err(|error| CoreError::Checkpoint {
+        path: checkpoint.path.display().to_string(),
+        message: format!("state.json: {error}"),
+    })
+}
 
 impl SdrlExperiment {
     /// A fresh run.
@@ -139,8 +153,18 @@ impl SdrlExperiment {
         let env = setup.build_env()?;
         let spec = env.spec().clone();
         let discount = setup.agent.resolved_discount(spec.reward_dim)?;
-        let learner = Learner::new(&setup.agent, env.as_ref(), &discount, setup.seed, device)?;
-        let actor = SdrlActor::new(&learner);
+        let learner = Learner::new(
+            &setup.agent,
+            env.as_ref(),
+            &discount,
+            setup.saved.as_ref(),
+            setup.seed,
+            device,
+        )?;
+        let actor: Box<dyn Actor + Send> = match &setup.saved {
+            Some(agent) => Box::new(agent.actor()),
+            None => Box::new(SdrlActor::new(&learner)),
+        };
         let judge = Judge::new(&setup, env, &discount)?;
         let collector = Collector::new(
             setup.build_envs(rollout.environments, setup.seed, "environment")?,
@@ -219,16 +243,20 @@ impl SdrlExperiment {
 
     fn collect(&mut self, progress: f64) -> Result<(), CoreError> {
         let epsilon = self.epsilon().map_or(0.0, |schedule| schedule.at(progress));
-        let policy: Policy;
+        let actor = self.actor.as_mut();
         let mut behaviour = match self.learner.rule() {
-            Rule::Policy { policy: fixed, .. } => {
-                policy = fixed.clone();
-                Behaviour::Policy(&policy)
-            }
-            Rule::Greedy { .. } => Behaviour::Actor {
-                actor: &mut self.actor,
-                epsilon,
+            Rule::Policy {
+                policy: EvaluatedPolicy::Fixed(policy),
+                ..
+            } => Behaviour::Policy(policy),
+            Rule::Policy {
+                policy: EvaluatedPolicy::Saved(agent),
+                ..
+            } => Behaviour::Actor {
+                actor,
+                epsilon: agent.epsilon(),
             },
+            Rule::Greedy { .. } => Behaviour::Actor { actor, epsilon },
         };
         self.collector.step(&mut behaviour, Some(&mut self.replay))
     }
@@ -320,12 +348,7 @@ impl Experiment for SdrlExperiment {
     /// Without its replay buffer only the agent is restored, which is enough to judge it but not to go on.
     fn load(&mut self, checkpoint: &Checkpoint) -> Result<(), CoreError> {
         let arrays = checkpoint.matching(&self.learner.array_names())?;
-        let state: State = serde_json::from_value(checkpoint.state.clone()).map_err(|error| {
-            CoreError::Checkpoint {
-                path: checkpoint.path.display().to_string(),
-                message: format!("state.json: {error}"),
-            }
-        })?;
+        let state = saved_state(checkpoint)?;
         self.learner.load(&arrays, &state.learner)?;
         self.sampling = state.sampling;
         self.collector.load(&checkpoint.file(COLLECTOR_FILE)?)?;

@@ -7,7 +7,7 @@ use pushforward_core::{
     trainer::UpdateReport,
 };
 use pushforward_divergences::{Clouds, Divergence, LiftConfig, Shape};
-use pushforward_envs::{Discount, Env, Policy, StreamRng};
+use pushforward_envs::{Discount, Env, StreamRng};
 use rand::Rng;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
@@ -17,6 +17,7 @@ use crate::{
     config::{Backup, ObjectiveConfig, SdrlConfig, TargetConfig},
     dense::Pass,
     network::LawNetwork,
+    policy::{EvaluatedPolicy, SavedAgent},
     shard::{Context, Dense, Shard, Share, observation_shape},
     utility::Utility,
 };
@@ -25,7 +26,10 @@ use crate::{
 #[derive(Clone)]
 pub(crate) enum Rule {
     /// A given policy.
-    Policy { policy: Policy, backup: Backup },
+    Policy {
+        policy: EvaluatedPolicy,
+        backup: Backup,
+    },
     /// Greedy for a utility of the law.
     Greedy { utility: Utility, double: bool },
 }
@@ -60,7 +64,8 @@ pub(crate) struct Layout {
 }
 
 impl Learner {
-    /// A fresh learner for environments like `env`; `seed` is the run's root seed.
+    /// A fresh learner for environments like `env`; `saved` is the agent whose policy is evaluated, where the objective names one, and `seed`
+    /// the run's root seed.
     ///
     /// # Errors
     /// If a setting is out of range or does not fit the environment.
@@ -68,6 +73,7 @@ impl Learner {
         config: &SdrlConfig,
         env: &dyn Env,
         discount: &Discount,
+        saved: Option<&SavedAgent>,
         seed: u64,
         device: Device,
     ) -> Result<Self, CoreError> {
@@ -75,7 +81,7 @@ impl Learner {
         let spec = env.spec();
         let rule = match &config.objective {
             ObjectiveConfig::Evaluation { policy, backup } => Rule::Policy {
-                policy: Policy::new(policy, env)?,
+                policy: policy.build(env, saved)?,
                 backup: *backup,
             },
             ObjectiveConfig::Control {
@@ -203,7 +209,11 @@ impl Learner {
     /// [`CoreError::NonFinite`] naming the tensor if a prediction, loss or gradient is not finite; the parameters are then unchanged.
     pub fn update(&mut self, batch: &Batch, progress: f64) -> Result<UpdateReport, CoreError> {
         let size = batch.size;
-        let next_actions = self.draw_next_actions(batch);
+        let next_probabilities = match &self.rule {
+            Rule::Policy { policy, .. } => policy.next_probabilities(batch)?,
+            Rule::Greedy { .. } => Vec::new(),
+        };
+        let next_actions = self.draw_next_actions(&next_probabilities);
         let directions = self.divergence.draw(size, &mut self.rng);
         let draws = size * self.layout.particles;
         let noise = self.network.draw_noise(draws, &mut self.rng, self.device)?;
@@ -231,6 +241,7 @@ impl Learner {
             warm_start: self.warm_start.as_deref(),
             searches: self.searches,
             batch,
+            next_probabilities: &next_probabilities,
             next_actions: &next_actions,
             device: self.device,
             updates: self.updates,
@@ -323,16 +334,15 @@ impl Learner {
     }
 
     /// The actions of sampled policy-evaluation targets; empty for every other rule.
-    fn draw_next_actions(&mut self, batch: &Batch) -> Vec<i64> {
+    fn draw_next_actions(&mut self, probabilities: &[f32]) -> Vec<i64> {
         let Rule::Policy {
-            policy,
             backup: Backup::Sampled,
+            ..
         } = &self.rule
         else {
             return Vec::new();
         };
-        let mut draw = |state: &u32| {
-            let probabilities = policy.probabilities(*state as usize);
+        let draw = |probabilities: &[f32]| {
             let mut left: f32 = self.rng.random();
             for (action, probability) in probabilities.iter().enumerate() {
                 left -= probability;
@@ -346,7 +356,10 @@ impl Learner {
                 .rposition(|probability| *probability > 0.0)
                 .unwrap_or(0) as i64
         };
-        batch.next_table_state.iter().map(&mut draw).collect()
+        probabilities
+            .chunks_exact(self.layout.actions)
+            .map(draw)
+            .collect()
     }
 
     /// Names and shapes of the arrays of a checkpoint.

@@ -9,6 +9,7 @@ mod judge;
 pub mod law;
 mod learner;
 mod network;
+mod policy;
 mod shard;
 mod utility;
 
@@ -18,6 +19,7 @@ pub use experiment::{COLLECTOR_FILE, RolloutConfig, SdrlExperiment, Setup};
 pub use judge::{EvalConfig, Judge};
 pub use learner::{Learner, LearnerState};
 pub use network::{LawNetwork, RepresentationConfig};
+pub use policy::{EvaluatedPolicyConfig, SavedAgent, SavedAgentConfig, SavedCheckpoint};
 
 pub use hyperbolic::{HyperbolicFit, hyperbolic_discount};
 pub use utility::{Criterion, Utility, UtilityConfig, UtilityError};

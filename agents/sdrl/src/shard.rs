@@ -69,6 +69,8 @@ pub(crate) struct Context<'a> {
     /// Whether the divergence searches for directions (max lift).
     pub searches: bool,
     pub batch: &'a Batch,
+    /// π(·|S_n), [B, A]; empty for control.
+    pub next_probabilities: &'a [f32],
     pub next_actions: &'a [i64],
     pub device: Device,
     pub updates: u64,
@@ -390,14 +392,12 @@ impl Context<'_> {
                 self.successor_laws(shard, Which::Target, rows.clone(), Some(taken))?
             }
             Rule::Policy {
-                policy,
                 backup: Backup::Mixture,
+                ..
             } => {
-                let states = &batch.next_table_state[rows.clone()];
-                let mixture = states
-                    .iter()
-                    .flat_map(|&state| policy.probabilities(state as usize));
-                let each = mixture.flat_map(|probability| {
+                let own = rows.start * actions..rows.end * actions;
+                let mixture = &self.next_probabilities[own];
+                let each = mixture.iter().flat_map(|probability| {
                     let weight = probability / layout.particles as f32;
                     std::iter::repeat_n(weight, layout.particles)
                 });

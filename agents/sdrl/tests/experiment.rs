@@ -36,6 +36,7 @@ fn small(cache: &Path) -> Setup {
         seed: 5,
         env: env("chain", "length = 4"),
         agent,
+        saved: None,
         replay: ReplayConfig {
             capacity: 1000,
             ..ReplayConfig::default()

@@ -6,7 +6,7 @@ use pushforward_core::{
     trainer::{Evaluation, Headline, LawPair},
 };
 use pushforward_envs::{
-    Policy, StreamRng,
+    StreamRng,
     ground_truth::{ReturnLaw, cached_ground_truth},
 };
 use serde::Serialize;
@@ -19,6 +19,7 @@ use crate::{
     law::{Cloud, Figures, Reference, ratio_to_floor},
     learner::Learner,
     network::RepresentationConfig,
+    policy::EvaluatedPolicy,
 };
 
 /// Samples of the truth that go into pictures.
@@ -53,7 +54,7 @@ impl Judge {
         &mut self,
         setup: &Setup,
         learner: &Learner,
-        policy: &Policy,
+        policy: &EvaluatedPolicy,
         last: bool,
     ) -> Result<Evaluation, CoreError> {
         if self.start.is_empty() {
@@ -124,7 +125,7 @@ impl Judge {
     fn start_law(
         &self,
         setup: &Setup,
-        policy: &Policy,
+        policy: &EvaluatedPolicy,
         action: usize,
         again: bool,
     ) -> Result<StartLaw, CoreError> {
@@ -149,13 +150,13 @@ impl Judge {
     fn truth(
         &self,
         setup: &Setup,
-        policy: &Policy,
+        policy: &EvaluatedPolicy,
         state: usize,
         action: usize,
     ) -> Result<Vec<f32>, CoreError> {
         let law = ReturnLaw {
             state: &self.probes[state].state,
-            policy,
+            policy: policy.rollout(),
             first_action: action,
             discount: &self.learning,
         };
