@@ -1,5 +1,6 @@
 //! The command-line program: configuration layers, run folders, sinks, plots and commands on top of the agents.
 
+pub mod agents;
 pub mod cli;
 pub mod commands;
 pub mod config;

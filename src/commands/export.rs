@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use pushforward_core::trainer::{Experiment, LawPair};
+use pushforward_core::trainer::LawPair;
 
 use super::print;
 use super::train::session;

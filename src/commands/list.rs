@@ -4,16 +4,11 @@ use pushforward_divergences::{DIVERGENCES, LIFTS};
 use pushforward_envs::registry;
 
 use super::print;
+use crate::agents;
 use crate::cli::{Listing, Settings};
 use crate::config::resolve;
 use crate::failure::Failure;
 use crate::presets::PRESETS;
-
-/// Agents, with a summary.
-const AGENTS: [(&str, &str); 1] = [(
-    "sdrl",
-    "sliced distributional agent: particles or implicit laws, evaluation or control",
-)];
 
 /// Lists environments, agents, divergences, presets, or all of them.
 ///
@@ -46,7 +41,7 @@ pub fn list(what: Option<Listing>) -> Result<(), Failure> {
             Listing::Environments => {
                 section("environments", registry::summaries().map(owned).collect());
             }
-            Listing::Agents => section("agents", AGENTS.into_iter().map(owned).collect()),
+            Listing::Agents => section("agents", agents::summaries().map(owned).collect()),
             Listing::Divergences => {
                 let rows = |entries: &'static [pushforward_divergences::Entry]| {
                     let pairs = entries.iter().map(|entry| (entry.kind, entry.summary));

@@ -8,7 +8,7 @@ use pushforward_core::trainer::Evaluation;
 
 use super::print;
 use crate::cli::{EvalArgs, How, RunArgs, TrainArgs};
-use crate::config::{RunConfig, resolve};
+use crate::config::resolve;
 use crate::failure::Failure;
 use crate::machine;
 use crate::run::{Ending, RunFolder, Session, aggregate, next_free, parse_seeds};
@@ -28,7 +28,7 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
         let path = args.out.clone().unwrap_or_else(|| {
             next_free(
                 Path::new(RUNS),
-                &format!("{}-seed-{}", config.name, config.seed),
+                &format!("{}-seed-{}", config.header().name, config.header().seed),
             )
         });
         let (folder, ending) = session.train(&config, experiment, &path, args.force)?;
@@ -39,14 +39,11 @@ pub fn train(args: &TrainArgs) -> Result<(), Failure> {
     let parent = args
         .out
         .clone()
-        .unwrap_or_else(|| next_free(Path::new(RUNS), &format!("{}-seeds", config.name)));
+        .unwrap_or_else(|| next_free(Path::new(RUNS), &format!("{}-seeds", config.header().name)));
     let runs = seeds
         .iter()
         .map(|seed| {
-            let (config, experiment) = session.build(RunConfig {
-                seed: *seed,
-                ..config.clone()
-            })?;
+            let (config, experiment) = session.build(config.with_seed(*seed))?;
             let path = parent.join(format!("seed-{seed}"));
             let (folder, ending) = session.train(&config, experiment, &path, args.force)?;
             let evaluation = complete(ending, &folder)?;

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
@@ -85,8 +86,19 @@ impl Layers {
     }
 
     /// Gives every section that is set without its `kind` the kind that it has in `defaults`.
-    pub fn fill_kinds(&mut self, defaults: &Table) {
-        fill_kinds(&mut self.table, defaults);
+    ///
+    /// # Errors
+    /// [`Failure::Input`] if `defaults` has no TOML form.
+    pub fn fill_kinds<T: Serialize>(&mut self, defaults: &T) -> Result<(), Failure> {
+        let defaults = Table::try_from(defaults)
+            .map_err(|error| Failure::input(format!("configuration: {error}")))?;
+        fill_kinds(&mut self.table, &defaults);
+        Ok(())
+    }
+
+    /// The text that the dotted `path` is set to.
+    pub fn text_at(&self, path: &str) -> Option<&str> {
+        lookup(&self.table, path)?.as_str()
     }
 
     /// Whether some layer sets the dotted `path`.
@@ -470,7 +482,7 @@ mod tests {
         let kinds = |text: &str| {
             let mut layers = Layers::default();
             layers.text("run.toml", text).unwrap();
-            layers.fill_kinds(&defaults);
+            layers.fill_kinds(&defaults).unwrap();
             let kind = |path| lookup(&layers.table, path).and_then(Value::as_str);
             (
                 kind("agent.lift.kind").map(str::to_owned),

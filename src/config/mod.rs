@@ -5,4 +5,4 @@ mod message;
 mod run;
 
 pub use layers::Layers;
-pub use run::{CheckpointConfig, LogConfig, RunConfig, TrainConfig, read, resolve};
+pub use run::{read, resolve};

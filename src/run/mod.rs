@@ -4,7 +4,6 @@ mod aggregate;
 mod folder;
 mod observer;
 pub mod pictures;
-mod saved;
 mod session;
 
 pub use aggregate::{aggregate, parse_seeds};

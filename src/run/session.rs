@@ -5,18 +5,17 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use pushforward_core::CoreError;
-use pushforward_core::checkpoint::{Checkpoint, CheckpointStore, sha256_hex};
+use pushforward_core::checkpoint::{Checkpoint, CheckpointStore};
 use pushforward_core::metrics::{Sink, StepCount, Value, tag};
 use pushforward_core::trainer::{self, Evaluation, Experiment};
-use pushforward_sdrl::SdrlExperiment;
 use tch::Device;
 
 use super::folder::RunFolder;
 use super::observer::{Recorder, write_evaluation};
 use super::pictures;
-use super::saved::load_saved_agent;
+use crate::agents::RunConfig;
 use crate::cli::Which;
-use crate::config::{RunConfig, read};
+use crate::config::read;
 use crate::failure::Failure;
 use crate::sinks::{Fanout, JsonLines, Progress, TensorBoard};
 
@@ -48,11 +47,12 @@ impl Session {
     ///
     /// # Errors
     /// [`Failure::Input`] naming what does not fit.
-    pub fn build(&self, mut config: RunConfig) -> Result<(RunConfig, SdrlExperiment), Failure> {
-        config.validate()?;
-        let saved = load_saved_agent(&mut config, self.device)?;
-        let experiment =
-            SdrlExperiment::new(config.setup(saved), self.device).map_err(Failure::input)?;
+    pub fn build(
+        &self,
+        mut config: RunConfig,
+    ) -> Result<(RunConfig, Box<dyn Experiment>), Failure> {
+        let mut warn = |warning| eprintln!("warning: {warning}");
+        let experiment = config.build(self.device, &mut warn)?;
         Ok((config, experiment))
     }
 
@@ -63,14 +63,14 @@ impl Session {
     pub fn train(
         &self,
         config: &RunConfig,
-        mut experiment: SdrlExperiment,
+        mut experiment: Box<dyn Experiment>,
         path: &Path,
         force: bool,
     ) -> Result<(RunFolder, Ending), Failure> {
         let text = config.to_toml()?;
         let folder = RunFolder::create(path, &text, force)?;
-        self.announce(config, &experiment, &folder);
-        let ending = self.go_on(config, &mut experiment, &folder)?;
+        self.announce(config, experiment.as_ref(), &folder);
+        let ending = self.go_on(config, experiment.as_mut(), &folder)?;
         Ok((folder, ending))
     }
 
@@ -80,8 +80,8 @@ impl Session {
     /// [`Failure::Input`] if there is no usable checkpoint, [`Failure::Run`] if the run fails.
     pub fn resume(&self, folder: &RunFolder) -> Result<Ending, Failure> {
         let (config, mut experiment) = self.load(folder, Which::Latest)?;
-        self.announce(&config, &experiment, folder);
-        self.go_on(&config, &mut experiment, folder)
+        self.announce(&config, experiment.as_ref(), folder);
+        self.go_on(&config, experiment.as_mut(), folder)
     }
 
     /// Judges a checkpoint again and writes its evaluation file and pictures.
@@ -104,9 +104,9 @@ impl Session {
         &self,
         folder: &RunFolder,
         which: Which,
-    ) -> Result<(RunConfig, SdrlExperiment), Failure> {
+    ) -> Result<(RunConfig, Box<dyn Experiment>), Failure> {
         let (config, mut experiment) = self.build(read(&folder.config())?)?;
-        let store = CheckpointStore::open(&folder.checkpoints(), &hash(&config)?);
+        let store = CheckpointStore::open(&folder.checkpoints(), &config.hash()?);
         let (checkpoint, warnings): (Checkpoint, Vec<String>) = match which {
             Which::Latest => store.load_latest(),
             Which::Best => store.load_best(),
@@ -122,12 +122,13 @@ impl Session {
     fn go_on(
         &self,
         config: &RunConfig,
-        experiment: &mut SdrlExperiment,
+        experiment: &mut dyn Experiment,
         folder: &RunFolder,
     ) -> Result<Ending, Failure> {
         let start = experiment.steps();
-        let keep = config.checkpoint.keep;
-        let store = CheckpointStore::create(&folder.checkpoints(), &hash(config)?, keep)
+        let header = config.header();
+        let keep = header.checkpoint.keep;
+        let store = CheckpointStore::create(&folder.checkpoints(), &config.hash()?, keep)
             .map_err(Failure::run)?;
         let sinks = self.sinks(config, folder, start).map_err(Failure::run)?;
         let mut recorder = Recorder::new(
@@ -140,7 +141,7 @@ impl Session {
             self.quiet,
         );
         let evaluation =
-            trainer::train(experiment, config.intervals(), &mut recorder).map_err(Failure::run)?;
+            trainer::train(experiment, header.intervals(), &mut recorder).map_err(Failure::run)?;
         Ok(match evaluation {
             Some(evaluation) => Ending::Complete(Box::new(evaluation)),
             None => Ending::Stopped(experiment.steps().updates),
@@ -155,7 +156,7 @@ impl Session {
     ) -> Result<Fanout, CoreError> {
         let mut sinks = Fanout::default();
         sinks.push(JsonLines::open(folder.path(), start)?);
-        if config.log.tensorboard {
+        if config.header().log.tensorboard {
             let mut events = TensorBoard::open(folder.path(), start)?;
             if start == StepCount::default() {
                 let text = std::fs::read_to_string(folder.config())
@@ -167,15 +168,16 @@ impl Session {
             sinks.push(events);
         }
         if !self.quiet {
-            sinks.push(Progress::new(config.train.updates, start.updates));
+            sinks.push(Progress::new(config.header().train.updates, start.updates));
         }
         Ok(sinks)
     }
 
-    fn announce(&self, config: &RunConfig, experiment: &SdrlExperiment, folder: &RunFolder) {
+    fn announce(&self, config: &RunConfig, experiment: &dyn Experiment, folder: &RunFolder) {
         if self.quiet {
             return;
         }
+        let header = config.header();
         let steps = experiment.steps();
         let from = match steps.updates {
             0 => String::new(),
@@ -183,10 +185,10 @@ impl Session {
         };
         eprintln!(
             "{} on {}, seed {}{from}: {} updates, {}, {} threads, {:?}; {}",
-            config.name,
-            config.env.name(),
-            config.seed,
-            config.train.updates,
+            header.name,
+            header.subject,
+            header.seed,
+            header.train.updates,
             experiment.sizes(),
             self.threads,
             self.device,
@@ -195,12 +197,7 @@ impl Session {
     }
 }
 
-/// Which configuration a checkpoint belongs to.
-pub(super) fn hash(config: &RunConfig) -> Result<String, Failure> {
-    Ok(sha256_hex(config.to_toml()?.as_bytes()))
-}
-
 /// What heads the pictures of a run.
 fn title(config: &RunConfig) -> String {
-    format!("{}: joint law of the return", config.name)
+    format!("{}: joint law of the return", config.header().name)
 }

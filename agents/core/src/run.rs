@@ -3,7 +3,17 @@
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tch::Device;
 
-use crate::{CoreError, trainer::Experiment, trainer::Intervals};
+use crate::{
+    CoreError,
+    checkpoint::sha256_hex,
+    trainer::{Experiment, Intervals},
+};
+
+/// Name of the settings' file in a run folder.
+pub const CONFIG: &str = "config.toml";
+
+/// Name of the checkpoints' folder in a run folder.
+pub const CHECKPOINTS: &str = "checkpoints";
 
 /// How long a run trains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,9 +110,30 @@ pub trait RunSettings:
     #[must_use]
     fn with_seed(self, seed: u64) -> Self;
 
-    /// Builds the whole experiment, which checks every setting; nothing is written.
+    /// Builds the whole experiment, which checks every setting; nothing is written. Where the settings name something outside, such as a saved
+    /// agent, they note which one it was. `warn` takes what the user should know.
     ///
     /// # Errors
     /// [`CoreError`] naming the setting that is out of range or does not fit the others.
-    fn build(&self, device: Device) -> Result<Box<dyn Experiment>, CoreError>;
+    fn build(
+        &mut self,
+        device: Device,
+        warn: &mut dyn FnMut(String),
+    ) -> Result<Box<dyn Experiment>, CoreError>;
+
+    /// The settings as TOML; read as a file, it gives the same settings.
+    ///
+    /// # Errors
+    /// [`CoreError::Setting`] if a value has no TOML form.
+    fn to_toml(&self) -> Result<String, CoreError> {
+        toml::to_string(self).map_err(|e| CoreError::Setting(format!("configuration: {e}")))
+    }
+
+    /// What checkpoints of a run with these settings are marked with.
+    ///
+    /// # Errors
+    /// As [`RunSettings::to_toml`].
+    fn hash(&self) -> Result<String, CoreError> {
+        Ok(sha256_hex(self.to_toml()?.as_bytes()))
+    }
 }

@@ -169,7 +169,11 @@ impl RunSettings for StructuralRun {
         Self { seed, ..self }
     }
 
-    fn build(&self, device: Device) -> Result<Box<dyn Experiment>, CoreError> {
+    fn build(
+        &mut self,
+        device: Device,
+        _warn: &mut dyn FnMut(String),
+    ) -> Result<Box<dyn Experiment>, CoreError> {
         if device != Device::Cpu {
             return Err(CoreError::Setting(format!(
                 "device: got {device:?}, expected cpu: mean-field agents run on the processor only"

@@ -12,10 +12,21 @@ use crate::{
     utility::UtilityConfig,
 };
 
+/// The name of this agent in the table of agents.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Sliced distributional reinforcement learning.
+    #[default]
+    Sdrl,
+}
+
 /// Settings of the agent; every field has a default.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct SdrlConfig {
+    /// `sdrl`.
+    pub kind: Kind,
     /// Γ: a number (γI), a list (diagonal) or a list of rows (dense); operator norm below 1. Default 0.99. A hyperbolic utility sets its own
     /// diagonal grid in place of a number.
     pub discount: DiscountConfig,
@@ -42,6 +53,7 @@ pub struct SdrlConfig {
 impl Default for SdrlConfig {
     fn default() -> Self {
         Self {
+            kind: Kind::default(),
             discount: DiscountConfig::Scalar(0.99),
             replicate: 0,
             objective: ObjectiveConfig::default(),

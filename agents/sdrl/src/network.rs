@@ -33,6 +33,9 @@ pub enum RepresentationConfig {
         /// k >= 1; default 8.
         #[serde(default = "default_noise")]
         noise: usize,
+        /// J >= 0: each u also enters as cos(π j u), j = 1..J, so that a law may have sharp edges; default 8.
+        #[serde(default = "default_frequencies")]
+        frequencies: usize,
         /// Width of the two layers that join features and noise; default 128.
         #[serde(default = "default_width")]
         width: usize,
@@ -46,6 +49,9 @@ fn default_spread() -> f64 {
     0.5
 }
 fn default_noise() -> usize {
+    8
+}
+fn default_frequencies() -> usize {
     8
 }
 fn default_width() -> usize {
@@ -80,6 +86,7 @@ enum Head {
         joint: Mlp,
         points: Linear,
         noise_dim: usize,
+        frequencies: usize,
     },
 }
 
@@ -141,7 +148,12 @@ impl LawNetwork {
                     .collect();
                 Head::Particles { points }
             }
-            RepresentationConfig::Implicit { noise, width, .. } => {
+            RepresentationConfig::Implicit {
+                noise,
+                width,
+                frequencies,
+                ..
+            } => {
                 if noise == 0 || width == 0 {
                     return refuse(format!(
                         "agent.representation: got noise {noise} and width {width}, expected at least 1"
@@ -150,10 +162,17 @@ impl LawNetwork {
                 let wide = width as i64;
                 Head::Implicit {
                     features: Linear::new(builder, "head.features", torso.outputs, wide, 1.0),
-                    noise: Linear::new(builder, "head.noise", noise as i64, wide, 1.0),
+                    noise: Linear::new(
+                        builder,
+                        "head.noise",
+                        (noise * (1 + frequencies)) as i64,
+                        wide,
+                        1.0,
+                    ),
                     joint: Mlp::new(builder, "head.joint", wide, &[width]),
                     points: Linear::new(builder, "head.points", wide, actions * dim, 1.0 / 3.0),
                     noise_dim: noise,
+                    frequencies,
                 }
             }
         };
@@ -177,15 +196,7 @@ impl LawNetwork {
         }
     }
 
-    /// How many uniform numbers one point needs (0 for particles).
-    pub fn noise_dim(&self) -> usize {
-        match self.head {
-            Head::Particles { .. } => 0,
-            Head::Implicit { noise_dim, .. } => noise_dim,
-        }
-    }
-
-    /// Noise for `points` points, [points, k], scaled to mean 0 and variance 1; `None` for particles.
+    /// Noise for `points` points, [points, k (1 + J)]: u and cos(π j u), scaled to mean 0 and variance 1; `None` for particles.
     ///
     /// # Errors
     /// If libtorch cannot allocate it.
@@ -195,15 +206,24 @@ impl LawNetwork {
         rng: &mut pushforward_envs::StreamRng,
         device: tch::Device,
     ) -> Result<Option<Tensor>, CoreError> {
-        let dim = self.noise_dim();
-        if dim == 0 {
+        let Head::Implicit {
+            noise_dim,
+            frequencies,
+            ..
+        } = self.head
+        else {
             return Ok(None);
+        };
+        let width = noise_dim * (1 + frequencies);
+        let mut values = Vec::with_capacity(points * width);
+        for _ in 0..points * noise_dim {
+            let u: f32 = rng.random();
+            values.push((u - 0.5) * 12.0_f32.sqrt());
+            let angle = std::f32::consts::PI * u;
+            values.extend((1..=frequencies).map(|j| (angle * j as f32).cos() * 2.0_f32.sqrt()));
         }
-        let scale = 12.0_f32.sqrt();
-        let values: Vec<f32> = (0..points * dim)
-            .map(|_| (rng.random::<f32>() - 0.5) * scale)
-            .collect();
-        pushforward_core::tensor::from_f32(&values, &[points as i64, dim as i64], device).map(Some)
+        let shape = [points as i64, width as i64];
+        pushforward_core::tensor::from_f32(&values, &shape, device).map(Some)
     }
 
     /// Points [B, A, N, d] for observations [B, ..], `extra` [B, k] and, for an implicit law, noise [N, k] or, of each row's own, [B, N, k].

@@ -116,6 +116,7 @@ fn with_epsilon_one_the_law_is_that_of_the_uniform_policy() {
         RepresentationConfig::Implicit {
             particles: 9,
             noise: 2,
+            frequencies: 2,
             width: 16,
         },
     ] {
