@@ -127,6 +127,7 @@ fn variants(cache: &Path) -> Vec<Setup> {
     implicit.agent.representation = RepresentationConfig::Implicit {
         particles: 11,
         noise: 2,
+        frequencies: 3,
         width: 19,
     };
     implicit.agent.divergence =
