@@ -5,6 +5,7 @@ use rayon::prelude::*;
 use crate::EnvError;
 
 use super::game::MeanFieldGame;
+use super::kernels;
 use super::policies::Policies;
 use super::push_forward::{Scratch, fill_rewards};
 use super::real::Real;
@@ -130,21 +131,22 @@ impl<R: Real, G: MeanFieldGame<R> + ?Sized> Backward<'_, G, R> {
                 let next = self.rollout.moment(time + 1, *path);
                 let Scratch {
                     moves,
-                    held,
+                    room,
                     rewards,
+                    ..
                 } = &mut *scratch;
                 fill_rewards(self.game, &now, &next, rewards);
                 let law = self.game.transitions(&now, moves);
                 if let Some(policies) = self.policies {
                     let old = &values.policy_values;
-                    law.action_values(rewards, discount, old, held, action_values);
+                    law.action_values(rewards, discount, old, room, action_values);
                     let policy = policies.at(time, *path);
-                    average(action_values, policy, &mut values.policy_values);
+                    kernels::average(action_values, policy, &mut values.policy_values);
                     each(time, action_values, &values.policy_values);
                 }
                 if self.best {
                     let new = &mut values.best_action_values;
-                    law.action_values(rewards, discount, &values.best_values, held, new);
+                    law.action_values(rewards, discount, &values.best_values, room, new);
                 }
             }
             if self.best {
@@ -176,7 +178,7 @@ impl<R: Real, G: MeanFieldGame<R> + ?Sized> Backward<'_, G, R> {
             let alone = (first + 1..group.len()).all(|later| set_of(later) != set);
             if alone && !self.keep_actions {
                 let path = &mut values[first];
-                maximum(&path.best_action_values, actions, &mut path.best_values);
+                kernels::maximum(&path.best_action_values, &mut path.best_values);
                 continue;
             }
             let members: Vec<usize> = (first..group.len())
@@ -214,34 +216,6 @@ impl<R: Real, G: MeanFieldGame<R> + ?Sized> Backward<'_, G, R> {
                 }
             }
         }
-    }
-}
-
-/// V(s) = Σ_a π(a|s) Q(s, a).
-#[inline]
-fn average<R: Real>(action_values: &[R], policy: &[R], values: &mut [R]) {
-    let actions = action_values.len() / values.len();
-    let rows = action_values
-        .chunks_exact(actions)
-        .zip(policy.chunks_exact(actions));
-    for (value, (action_values, policy)) in values.iter_mut().zip(rows) {
-        let mut total = R::ZERO;
-        for (q, p) in action_values.iter().zip(policy) {
-            total += *q * *p;
-        }
-        *value = total;
-    }
-}
-
-/// B(s) = max_a Q(s, a).
-#[inline]
-fn maximum<R: Real>(action_values: &[R], actions: usize, values: &mut [R]) {
-    for (value, row) in values.iter_mut().zip(action_values.chunks_exact(actions)) {
-        let mut highest = row[0];
-        for q in &row[1..] {
-            highest = if *q > highest { *q } else { highest };
-        }
-        *value = highest;
     }
 }
 
@@ -358,5 +332,5 @@ fn each_step<R: Real, G: MeanFieldGame<R> + ?Sized>(
 
 /// Σ_s μ_0(s) v(s).
 pub(crate) fn start_value<R: Real>(rollout: &Rollout<R>, path: usize, values: &[R]) -> f64 {
-    super::real::dot(rollout.moment(0, path).mu, values)
+    kernels::dot(rollout.moment(0, path).mu, values)
 }

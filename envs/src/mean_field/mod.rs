@@ -6,6 +6,7 @@
 mod backward;
 mod game;
 pub mod games;
+mod kernels;
 mod noise_paths;
 mod policies;
 mod push_forward;
@@ -26,4 +27,4 @@ pub use real::Real;
 pub use registry::{GameConfig, GameSettings};
 pub use rollout::Rollout;
 pub use sampled::{Crowd, Sampled};
-pub use transitions::{Moves, Noise, Transitions};
+pub use transitions::{Moves, Noise, Room, Transitions};

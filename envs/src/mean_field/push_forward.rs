@@ -5,11 +5,12 @@ use rayon::prelude::*;
 use crate::EnvError;
 
 use super::game::{MeanFieldGame, Moment};
+use super::kernels;
 use super::noise_paths::NoisePaths;
 use super::policies::{Policies, check_step, of_path};
-use super::real::{self, Real};
+use super::real::Real;
 use super::rollout::{PathRows, PathStep, Rollout, StepRows};
-use super::transitions::{MASS_TOLERANCE, Moves};
+use super::transitions::{MASS_TOLERANCE, Moves, Room};
 
 /// From this many products of a mass and a probability on, a step is worth waking other threads for.
 const PARALLEL_WORK: usize = 1 << 16;
@@ -18,17 +19,20 @@ const PARALLEL_WORK: usize = 1 << 16;
 #[derive(Debug)]
 pub(crate) struct Scratch<R> {
     pub moves: Moves<R>,
-    pub held: Vec<R>,
+    pub room: Room<R>,
     /// `[S, A]`.
     pub rewards: Vec<R>,
+    /// μ_t(s) π_t(a|s), `[S, A]`.
+    pub joint: Vec<R>,
 }
 
 impl<R: Real> Scratch<R> {
     pub fn new(pairs: usize) -> Self {
         Self {
             moves: Moves::default(),
-            held: Vec::new(),
+            room: Room::default(),
             rewards: vec![R::ZERO; pairs],
+            joint: vec![R::ZERO; pairs],
         }
     }
 }
@@ -279,8 +283,9 @@ fn step_path<R: Real, G: MeanFieldGame<R> + ?Sized>(
     step: PathStep<'_, R>,
 ) -> Result<(), EnvError> {
     let law = game.transitions(&step.now, &mut scratch.moves);
-    law.push(step.now.mu, policy, &mut scratch.held, step.mu);
-    let mass = real::sum(step.mu);
+    kernels::joint_law(step.now.mu, policy, &mut scratch.joint);
+    law.push(&scratch.joint, &mut scratch.room, step.mu);
+    let mass = kernels::sum(step.mu);
     if (mass - 1.0).abs() > MASS_TOLERANCE || mass.is_nan() {
         let message = format!(
             "step {}, path {}: the population has mass {mass} after the step, expected 1; do the rows of the policy and the transition laws sum to 1?",
@@ -290,18 +295,17 @@ fn step_path<R: Real, G: MeanFieldGame<R> + ?Sized>(
     }
     let scale = R::from_f64(1.0 / mass);
     step.mu.iter_mut().for_each(|mass| *mass = *mass * scale);
-    let rewards = &mut scratch.rewards;
-    let (now, reward) = observe_step(game, step, rewards);
-    *reward = mean_reward(now.mu, policy, rewards);
+    let reward = observe_step(game, step, &mut scratch.rewards);
+    *reward = kernels::dot(&scratch.joint, &scratch.rewards);
     Ok(())
 }
 
-/// Once the next population is known: writes the observation, and r_t(s, a) into `rewards`; gives what the mean reward needs.
+/// Once the next population is known: writes the observation, and r_t(s, a) into `rewards`; gives the place of the mean reward.
 pub(crate) fn observe_step<'a, R: Real, G: MeanFieldGame<R> + ?Sized>(
     game: &G,
     step: PathStep<'a, R>,
     rewards: &mut [R],
-) -> (Moment<'a, R>, &'a mut f64) {
+) -> &'a mut f64 {
     let time = step.now.time + 1;
     game.observe(time, step.next_noise, step.mu, step.observation);
     game.normalise(step.observation, step.input);
@@ -312,7 +316,7 @@ pub(crate) fn observe_step<'a, R: Real, G: MeanFieldGame<R> + ?Sized>(
         observation: step.observation,
     };
     fill_rewards(game, &step.now, &next, rewards);
-    (step.now, step.reward)
+    step.reward
 }
 
 /// r_t(s, a), with the terminal reward in the last step.
@@ -327,14 +331,4 @@ pub(crate) fn fill_rewards<R: Real, G: MeanFieldGame<R> + ?Sized>(
     } else {
         game.rewards(now, next, rewards);
     }
-}
-
-/// Σ_s μ(s) Σ_a π(a|s) r(s, a).
-fn mean_reward<R: Real>(mu: &[R], policy: &[R], rewards: &[R]) -> f64 {
-    let actions = policy.len() / mu.len();
-    mu.iter()
-        .zip(policy.chunks_exact(actions))
-        .zip(rewards.chunks_exact(actions))
-        .map(|((mass, policy), rewards)| mass.to_f64() * real::dot(policy, rewards))
-        .sum()
 }

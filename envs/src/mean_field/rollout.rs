@@ -5,8 +5,9 @@ use rayon::prelude::*;
 use crate::EnvError;
 
 use super::game::{MeanFieldGame, Moment};
+use super::kernels;
 use super::noise_paths::NoisePaths;
-use super::real::{self, Real};
+use super::real::Real;
 
 /// What both simulators write: populations, observations and mean rewards on E common-noise paths, time first.
 ///
@@ -174,7 +175,7 @@ impl<R: Real> Rollout<R> {
             let z = rollout.noise.at(0, path);
             let mu = &mut rollout.mu[path * spec.states..][..spec.states];
             game.initial_population(z, mu);
-            let mass = real::sum(mu);
+            let mass = kernels::sum(mu);
             if (mass - 1.0).abs() > super::transitions::MASS_TOLERANCE {
                 let message = format!("initial law of path {path} has mass {mass}, expected 1");
                 return Err(EnvError::game(&spec.name, message));

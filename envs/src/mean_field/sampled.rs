@@ -238,7 +238,7 @@ fn step_path<R: Real, G: MeanFieldGame<R> + ?Sized>(
         *state = next as u32;
     }
     histogram(people.states, step.mu);
-    let (_, mean) = observe_step(game, step, &mut scratch.rewards);
+    let mean = observe_step(game, step, &mut scratch.rewards);
     let mut total = 0.0;
     for (reward, action) in people.rewards.iter_mut().zip(&mut *people.actions) {
         *reward = scratch.rewards[*action as usize];

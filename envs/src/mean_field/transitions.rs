@@ -7,59 +7,119 @@ use rand::Rng;
 
 use crate::StreamRng;
 
+use super::kernels;
 use super::real::Real;
 
-/// First stage: `degree` targets with weights for each state and action.
+/// How the targets of a state and action are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Layout {
+    /// One target.
+    #[default]
+    Certain,
+    /// Two targets, the second `stride` after the first, with the second's weight.
+    Lottery { stride: u32 },
+    /// `degree` targets, each with its weight.
+    Weighted { degree: usize },
+}
+
+/// First stage: a fixed number of targets with weights for each state and action.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Moves<R> {
-    degree: usize,
-    /// `[S, A, degree]`.
+    layout: Layout,
+    /// `[S, A]`, or `[S, A, degree]` if weighted.
     targets: Vec<u32>,
-    /// `[S, A, degree]`, or empty where every move is certain (degree 1).
+    /// As many as targets; none if certain.
     weights: Vec<R>,
+    /// The pairs of each target, for certain moves that are used again and again.
+    incoming: Option<Incoming>,
+}
+
+/// Certain moves sorted by target: the pairs that lead to k are `pairs[starts[k]..starts[k + 1]]`.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Incoming {
+    starts: Vec<u32>,
+    pairs: Vec<u32>,
 }
 
 impl<R: Real> Moves<R> {
-    /// Moves with certain targets, `[S, A]`.
+    /// Moves with certain targets, `[S, A]`, to be kept.
     pub fn certain(targets: Vec<u32>) -> Self {
+        let mut pairs: Vec<u32> = (0..targets.len() as u32).collect();
+        pairs.sort_by_key(|pair| targets[*pair as usize]);
+        let last = targets.iter().max().copied().unwrap_or(0);
+        let starts = (0..=last + 1)
+            .map(|k| pairs.partition_point(|pair| targets[*pair as usize] < k) as u32)
+            .collect();
         Self {
-            degree: 1,
+            layout: Layout::Certain,
             targets,
             weights: Vec::new(),
+            incoming: Some(Incoming { starts, pairs }),
         }
     }
 
     /// Makes room for certain targets of `pairs` = S·A pairs and hands them out to be filled, `[S, A]`.
     pub fn certain_mut(&mut self, pairs: usize) -> &mut [u32] {
-        self.degree = 1;
+        self.layout = Layout::Certain;
+        self.incoming = None;
         self.targets.resize(pairs, 0);
         self.weights.clear();
         &mut self.targets
+    }
+
+    /// Makes room for lotteries between two targets, the second `stride` after the first, and hands out the first targets and the second's
+    /// weights to be filled, `[S, A]` both; the first target has the rest of the weight.
+    ///
+    /// What they held before stays, and memory once taken is kept.
+    pub fn lottery_mut(&mut self, pairs: usize, stride: usize) -> (&mut [u32], &mut [R]) {
+        self.layout = Layout::Lottery {
+            stride: stride as u32,
+        };
+        self.room(pairs)
     }
 
     /// Makes room for `degree` weighted targets of each of `pairs` = S·A pairs and hands them out to be filled, `[S, A, degree]` both.
     ///
     /// What they held before stays, and memory once taken is kept.
     pub fn weighted_mut(&mut self, pairs: usize, degree: usize) -> (&mut [u32], &mut [R]) {
-        self.degree = degree;
-        self.targets.resize(pairs * degree, 0);
-        self.weights.resize(pairs * degree, R::ZERO);
+        self.layout = Layout::Weighted { degree };
+        self.room(pairs * degree)
+    }
+
+    fn room(&mut self, entries: usize) -> (&mut [u32], &mut [R]) {
+        self.incoming = None;
+        self.targets.resize(entries, 0);
+        self.weights.resize(entries, R::ZERO);
         (&mut self.targets, &mut self.weights)
     }
 
     /// Number of targets of a state and action.
     pub fn degree(&self) -> usize {
-        self.degree
+        match self.layout {
+            Layout::Certain => 1,
+            Layout::Lottery { .. } => 2,
+            Layout::Weighted { degree } => degree,
+        }
     }
 
     /// The targets of pair s·A + a with their weights.
     pub fn of_pair(&self, pair: usize) -> impl Iterator<Item = (usize, R)> + '_ {
-        let range = pair * self.degree..(pair + 1) * self.degree;
-        let weights = self.weights.get(range.clone());
-        self.targets[range]
-            .iter()
-            .enumerate()
-            .map(move |(i, target)| (*target as usize, weights.map_or(R::ONE, |w| w[i])))
+        let layout = self.layout;
+        (0..self.degree()).map(move |i| match layout {
+            Layout::Certain => (self.targets[pair] as usize, R::ONE),
+            Layout::Lottery { stride } => {
+                let (first, weight) = (self.targets[pair] as usize, self.weights[pair]);
+                if i == 0 {
+                    (first, R::ONE - weight)
+                } else {
+                    (first + stride as usize, weight)
+                }
+            }
+            Layout::Weighted { degree } => {
+                let entry = pair * degree + i;
+                (self.targets[entry] as usize, self.weights[entry])
+            }
+        })
     }
 }
 
@@ -147,25 +207,19 @@ impl<R: Real> Noise<R> {
     }
 
     /// next(i + offset) += Σ held(k) weight.
-    #[inline(always)]
     fn push(&self, held: &[R], next: &mut [R]) {
         for (variant, from, to, weights) in self.diagonals() {
-            let held = &held[variant * self.states..(variant + 1) * self.states][from];
-            for ((next, held), weight) in next[to].iter_mut().zip(held).zip(weights) {
-                *next += *held * *weight;
-            }
+            let held = &held[variant * self.states..][..self.states];
+            kernels::add_products(&held[from], weights, &mut next[to]);
         }
     }
 
     /// spread(k) = Σ weight values(i + offset).
-    #[inline(always)]
     fn expect(&self, values: &[R], spread: &mut [R]) {
         spread.fill(R::ZERO);
         for (variant, from, to, weights) in self.diagonals() {
-            let spread = &mut spread[variant * self.states..(variant + 1) * self.states][from];
-            for ((spread, value), weight) in spread.iter_mut().zip(&values[to]).zip(weights) {
-                *spread += *weight * *value;
-            }
+            let spread = &mut spread[variant * self.states..][..self.states];
+            kernels::add_products(&values[to], weights, &mut spread[from]);
         }
     }
 }
@@ -212,13 +266,14 @@ impl<R: Real> Transitions<'_, R> {
     /// # Errors
     /// A line with the state, the action and what is wrong.
     pub fn check(&self, states: usize, actions: usize) -> Result<(), String> {
-        let entries = states * actions * self.moves.degree;
-        let sizes = (self.moves.targets.len(), self.moves.weights.len());
-        let certain = self.moves.degree == 1 && sizes.1 == 0;
-        if sizes.0 != entries || (sizes.1 != entries && !certain) || entries == 0 {
+        let per_pair = match self.moves.layout {
+            Layout::Weighted { degree } => degree,
+            _ => 1,
+        };
+        let (entries, expected) = (self.moves.targets.len(), states * actions * per_pair);
+        if entries != expected || per_pair == 0 {
             return Err(format!(
-                "{} targets and {} weights of degree {}, expected S x A x degree = {entries} of each and at least one",
-                sizes.0, sizes.1, self.moves.degree
+                "{entries} targets, expected S x A x degree = {expected} and at least one of each state and action"
             ));
         }
         for pair in 0..states * actions {
@@ -257,10 +312,9 @@ impl<R: Real> Transitions<'_, R> {
 
     /// Draws one individual's next state; `None` if it leaves the state space.
     pub fn draw(&self, pair: usize, states: usize, rng: &mut StreamRng) -> Option<usize> {
-        let target = if self.moves.weights.is_empty() {
-            self.moves.targets[pair] as usize
-        } else {
-            choose(self.moves.of_pair(pair), rng.random())?
+        let target = match self.moves.layout {
+            Layout::Certain => self.moves.targets[pair] as usize,
+            _ => choose(self.moves.of_pair(pair), rng.random())?,
         };
         let next = match self.noise {
             None => target as isize,
@@ -272,67 +326,62 @@ impl<R: Real> Transitions<'_, R> {
         usize::try_from(next).ok().filter(|next| *next < states)
     }
 
-    /// μ'(s') = Σ_{s,a} μ(s) π(a|s) P(s'|s, a), not normalised; `held` is room for the law after the moves.
+    /// μ'(s') = Σ_{s,a} joint(s, a) P(s'|s, a), not normalised, for the joint law μ(s) π(a|s) of states and actions.
     ///
-    /// Shapes: `mu` and `next` `[S]`, `policy` `[S, A]`. What leaves the state space is dropped, so that the caller sees mass missing.
-    pub fn push(&self, mu: &[R], policy: &[R], held: &mut Vec<R>, next: &mut [R]) {
+    /// Shapes: `joint` `[S, A]`, `next` `[S]`. What leaves the state space is dropped, so that the caller sees mass missing.
+    pub fn push(&self, joint: &[R], room: &mut Room<R>, next: &mut [R]) {
+        let targets = self.targets(next.len());
         match self.noise {
-            None => {
-                next.fill(R::ZERO);
-                self.scatter(mu, policy, next);
-            }
+            None => self.lead(joint, &mut room.parts, next),
             Some(noise) => {
-                held.clear();
-                held.resize(noise.targets(), R::ZERO);
-                self.scatter(mu, policy, held);
+                room.held.resize(targets, R::ZERO);
+                self.lead(joint, &mut room.parts, &mut room.held);
                 next.fill(R::ZERO);
-                noise.push(held, next);
+                noise.push(&room.held, next);
             }
         }
     }
 
-    #[inline(always)]
-    fn scatter(&self, mu: &[R], policy: &[R], held: &mut [R]) {
-        let actions = policy.len() / mu.len();
-        let mut add = |target: u32, mass: R| {
-            if let Some(held) = held.get_mut(target as usize) {
-                *held += mass;
-            }
-        };
+    /// The law of the targets.
+    fn lead(&self, joint: &[R], parts: &mut Vec<[R; 2]>, held: &mut [R]) {
         let Moves {
-            degree,
+            layout,
             targets,
             weights,
+            incoming,
         } = self.moves;
-        if weights.is_empty() {
-            let rows = targets
-                .chunks_exact(actions)
-                .zip(policy.chunks_exact(actions));
-            for (mass, (targets, policy)) in mu.iter().zip(rows) {
-                for (target, p) in targets.iter().zip(policy) {
-                    add(*target, *mass * *p);
-                }
+        match (*layout, incoming) {
+            (Layout::Certain, Some(Incoming { starts, pairs })) => {
+                // Targets beyond the last that is reached hold nothing.
+                held.fill(R::ZERO);
+                kernels::collect(joint, starts, pairs, held);
             }
-            return;
-        }
-        let rows = targets
-            .chunks_exact(actions * degree)
-            .zip(weights.chunks_exact(actions * degree))
-            .zip(policy.chunks_exact(actions));
-        for (mass, ((targets, weights), policy)) in mu.iter().zip(rows) {
-            let pairs = targets
-                .chunks_exact(*degree)
-                .zip(weights.chunks_exact(*degree));
-            for ((targets, weights), p) in pairs.zip(policy) {
-                let mass = *mass * *p;
-                for (target, weight) in targets.iter().zip(weights) {
-                    add(*target, mass * *weight);
+            (Layout::Certain, None) => {
+                held.fill(R::ZERO);
+                kernels::scatter(joint, targets, held);
+            }
+            (Layout::Lottery { stride }, _) => {
+                parts.resize(held.len(), [R::ZERO; 2]);
+                let stride = stride as usize;
+                kernels::scatter_lotteries(joint, targets, weights, stride, parts, held);
+            }
+            (Layout::Weighted { degree }, _) => {
+                held.fill(R::ZERO);
+                let entries = targets
+                    .chunks_exact(degree)
+                    .zip(weights.chunks_exact(degree));
+                for (mass, (targets, weights)) in joint.iter().zip(entries) {
+                    for (target, weight) in targets.iter().zip(weights) {
+                        if let Some(held) = held.get_mut(*target as usize) {
+                            *held += *mass * *weight;
+                        }
+                    }
                 }
             }
         }
     }
 
-    /// Q(s, a) = r(s, a) + γ Σ_{s'} P(s'|s, a) v(s'); `spread` is room for the values before the noise.
+    /// Q(s, a) = r(s, a) + γ Σ_{s'} P(s'|s, a) v(s').
     ///
     /// Shapes: `rewards` and `action_values` `[S, A]`, `values` `[S]`. A successor outside the state space gives NaN.
     pub fn action_values(
@@ -340,50 +389,64 @@ impl<R: Real> Transitions<'_, R> {
         rewards: &[R],
         discount: R,
         values: &[R],
-        spread: &mut Vec<R>,
+        room: &mut Room<R>,
         action_values: &mut [R],
     ) {
-        match self.noise {
-            None => self.gather(rewards, discount, values, action_values),
+        let Room { held, parts } = room;
+        let values = match self.noise {
+            None => values,
             Some(noise) => {
-                spread.resize(noise.targets(), R::ZERO);
-                noise.expect(values, spread);
-                self.gather(rewards, discount, spread, action_values);
+                held.resize(noise.targets(), R::ZERO);
+                noise.expect(values, held);
+                held
             }
-        }
-    }
-
-    #[inline(always)]
-    fn gather(&self, rewards: &[R], discount: R, spread: &[R], action_values: &mut [R]) {
-        let at = |target: u32| {
-            spread
-                .get(target as usize)
-                .copied()
-                .unwrap_or_else(|| R::from_f64(f64::NAN))
         };
         let Moves {
-            degree,
+            layout,
             targets,
             weights,
+            ..
         } = self.moves;
-        let entries = action_values.iter_mut().zip(rewards);
-        if weights.is_empty() {
-            for ((value, reward), target) in entries.zip(targets) {
-                *value = *reward + discount * at(*target);
+        match *layout {
+            Layout::Certain => kernels::gather(rewards, discount, targets, values, action_values),
+            Layout::Lottery { stride } => {
+                parts.resize(values.len(), [R::ZERO; 2]);
+                kernels::slopes(values, stride as usize, parts);
+                kernels::gather_lotteries(
+                    rewards,
+                    discount,
+                    targets,
+                    weights,
+                    parts,
+                    action_values,
+                );
             }
-            return;
-        }
-        let pairs = targets
-            .chunks_exact(*degree)
-            .zip(weights.chunks_exact(*degree));
-        for ((value, reward), (targets, weights)) in entries.zip(pairs) {
-            let mut expected = R::ZERO;
-            for (target, weight) in targets.iter().zip(weights) {
-                expected += *weight * at(*target);
+            Layout::Weighted { degree } => {
+                let missing = R::from_f64(f64::NAN);
+                let entries = action_values.iter_mut().zip(rewards);
+                let laws = targets
+                    .chunks_exact(degree)
+                    .zip(weights.chunks_exact(degree));
+                for ((action_value, reward), (targets, weights)) in entries.zip(laws) {
+                    let mut expected = R::ZERO;
+                    for (target, weight) in targets.iter().zip(weights) {
+                        let value = values.get(*target as usize).copied().unwrap_or(missing);
+                        expected += *weight * value;
+                    }
+                    *action_value = *reward + discount * expected;
+                }
             }
-            *value = *reward + discount * expected;
         }
     }
+}
+
+/// Room that the kernels need between moves and noise; memory once taken is kept.
+#[derive(Clone, Debug, Default)]
+pub struct Room<R> {
+    /// Laws or values of the targets.
+    held: Vec<R>,
+    /// What lotteries need of each target.
+    parts: Vec<[R; 2]>,
 }
 
 /// The item whose part of [0, total) holds `uniform`; the last with any weight if rounding left `uniform` above the total.

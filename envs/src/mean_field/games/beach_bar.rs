@@ -5,7 +5,8 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use crate::mean_field::game::{ActionKind, GameSpec, MeanFieldGame, Moment, NoiseLaw};
-use crate::mean_field::real::{self, Real};
+use crate::mean_field::kernels;
+use crate::mean_field::real::Real;
 use crate::mean_field::registry::GameSettings;
 use crate::mean_field::transitions::{Moves, Noise, Transitions};
 use crate::{EnvError, StreamRng};
@@ -90,8 +91,19 @@ pub struct BeachBar<R = f32> {
     config: BeachBarConfig,
     /// The places as numbers, for the mean.
     positions: Vec<f64>,
-    /// Transition tables by the bar's place, made when first needed.
-    tables: Vec<OnceLock<(Moves<R>, Noise<R>)>>,
+    /// |a|/S of every pair, `[S, A]`.
+    efforts: Vec<R>,
+    /// Tables by the bar's place, made when first needed.
+    tables: Vec<OnceLock<Table<R>>>,
+}
+
+/// What depends on the bar's place only.
+#[derive(Debug)]
+struct Table<R> {
+    moves: Moves<R>,
+    noise: Noise<R>,
+    /// |b - s| of every pair, `[S, A]`, so that rewards are one plain loop.
+    distances: Vec<R>,
 }
 
 impl<R: Real> BeachBar<R> {
@@ -139,6 +151,10 @@ impl<R: Real> BeachBar<R> {
             },
             config: config.clone(),
             positions: (0..config.states).map(|s| s as f64).collect(),
+            efforts: (0..config.states)
+                .flat_map(|_| -reach..=reach)
+                .map(|a| R::from_f64(a.abs() as f64 / config.states as f64))
+                .collect(),
             tables: (0..config.states).map(|_| OnceLock::new()).collect(),
         })
     }
@@ -151,7 +167,11 @@ impl<R: Real> BeachBar<R> {
         self.config.closing_time.unwrap_or(self.spec.horizon / 2)
     }
 
-    fn tabulate(&self, bar: usize) -> (Moves<R>, Noise<R>) {
+    fn table(&self, bar: usize) -> &Table<R> {
+        self.tables[bar].get_or_init(|| self.tabulate(bar))
+    }
+
+    fn tabulate(&self, bar: usize) -> Table<R> {
         let (states, actions) = (self.spec.states, self.spec.actions());
         // Where somebody who was at `from` ends up who would otherwise be at `to`.
         let walled = |from: usize, to: usize| {
@@ -180,7 +200,13 @@ impl<R: Real> BeachBar<R> {
                 (if variant == WALLED { walled(i, to) } else { to }, *p)
             })
         });
-        (Moves::certain(targets), noise)
+        Table {
+            moves: Moves::certain(targets),
+            noise,
+            distances: (0..states * actions)
+                .map(|pair| R::from_f64((pair / actions).abs_diff(bar) as f64))
+                .collect(),
+        }
     }
 }
 
@@ -260,7 +286,7 @@ impl<R: Real> MeanFieldGame<R> for BeachBar<R> {
     }
 
     fn observe(&self, _time: usize, noise: &[f64], mu: &[R], observation: &mut [f64]) {
-        observation[0] = real::dot(mu, &self.positions);
+        observation[0] = kernels::mean(mu, &self.positions);
         observation[1] = noise[OPEN];
         observation[2] = noise[BAR];
     }
@@ -277,29 +303,36 @@ impl<R: Real> MeanFieldGame<R> for BeachBar<R> {
         now: &Moment<'_, R>,
         _scratch: &'a mut Moves<R>,
     ) -> Transitions<'a, R> {
-        let bar = self.bar(now.noise);
-        let (moves, noise) = self.tables[bar].get_or_init(|| self.tabulate(bar));
+        let table = self.table(self.bar(now.noise));
         Transitions {
-            moves,
-            noise: Some(noise),
+            moves: &table.moves,
+            noise: Some(&table.noise),
         }
     }
 
     fn rewards(&self, now: &Moment<'_, R>, next: &Moment<'_, R>, rewards: &mut [R]) {
         let states = self.spec.states as f64;
-        let closed = next.noise[OPEN] == 0.0;
-        let rows = rewards.chunks_exact_mut(self.spec.actions());
-        for ((position, row), mass) in self.positions.iter().zip(rows).zip(now.mu) {
-            let distance = (position - self.bar(now.noise) as f64).abs();
-            let mut base = -distance * now.noise[OPEN];
-            if closed && distance == 1.0 {
-                base -= states;
+        let actions = self.spec.actions();
+        let bar = self.bar(now.noise);
+        let open = R::from_f64(now.noise[OPEN]);
+        let table = self.table(bar);
+        let pairs = table.distances.iter().zip(&self.efforts);
+        for (reward, (distance, effort)) in rewards.iter_mut().zip(pairs) {
+            *reward = -(*distance * open) - *effort;
+        }
+        if next.noise[OPEN] == 0.0 {
+            let trapped = -R::from_f64(states);
+            for neighbour in [bar.wrapping_sub(1), bar + 1] {
+                if let Some(row) = rewards.chunks_exact_mut(actions).nth(neighbour) {
+                    row.iter_mut().for_each(|reward| *reward += trapped);
+                }
             }
-            if self.config.congestion != 0.0 {
-                base -= self.config.congestion * mass.to_f64().max(CROWD_FLOOR).ln();
-            }
-            for (reward, a) in row.iter_mut().zip(&self.spec.action_values) {
-                *reward = R::from_f64(base - a.abs() / states);
+        }
+        if self.config.congestion != 0.0 {
+            for (row, mass) in rewards.chunks_exact_mut(actions).zip(now.mu) {
+                let crowd = mass.to_f64().max(CROWD_FLOOR).ln();
+                let cost = R::from_f64(-self.config.congestion * crowd);
+                row.iter_mut().for_each(|reward| *reward += cost);
             }
         }
     }

@@ -1,5 +1,6 @@
 //! Grids that are geometric after a shift, and the cell of a value in one by a table lookup.
 
+use crate::mean_field::kernels::{self, GridTables, Leading};
 use crate::mean_field::real::Real;
 
 /// Points low = g_0 < ... < g_{n-1} = high with g_i + pivot geometric, and a table that finds the cell of a value without a search.
@@ -8,14 +9,12 @@ pub(super) struct Grid<R> {
     /// The points in double precision.
     pub exact: Vec<f64>,
     pivot: f64,
-    /// The points, and 1 / (g_{i+1} - g_i).
-    points: Vec<R>,
-    inverse_widths: Vec<R>,
-    /// The cell of the smallest value + pivot whose f32 has these leading bits, less the first table entry's bits. Each stretch of values
-    /// with equal leading bits is shorter than any cell, so the cell of a value is this one or the next.
-    cells: Vec<u32>,
-    first_bits: u32,
-    shift: u32,
+    /// Start of each cell and one over its width.
+    cells: Vec<(R, R)>,
+    /// Values whose f32, after adding the pivot, has the same leading bits: a stretch shorter than any cell, so that it lies in one cell or in
+    /// two. Its first cell, and where the next one starts.
+    stretches: Vec<(u32, R)>,
+    leading: Leading<R>,
 }
 
 impl<R: Real> Grid<R> {
@@ -29,47 +28,57 @@ impl<R: Real> Grid<R> {
                 (log.exp() - pivot).max(0.0)
             })
             .collect();
-        // Leading bits of an f32: the exponent and so many bits of the mantissa that a stretch, 2^-bits long relative to its values, is
-        // shorter than half a cell.
-        let ratio = ((end - start) / (points - 1) as f64).exp() - 1.0;
-        let bits = (2.0 / ratio).log2().ceil().clamp(0.0, 20.0) as u32;
-        let shift = 23 - bits;
-        let first_bits = ((low + pivot) as f32).to_bits() >> shift;
-        let last_bits = ((high + pivot) as f32).to_bits() >> shift;
-        let cells = (first_bits..=last_bits)
+        // A stretch is at most 2^-bits long relative to its values, a cell at least 1 - 1/ratio.
+        let ratio = ((end - start) / (points - 1) as f64).exp();
+        let bits = (1.1 / (1.0 - 1.0 / ratio)).log2().ceil().clamp(0.0, 20.0) as u32;
+        let dropped_bits = 23 - bits;
+        let leading = |value: f64| ((value + pivot) as f32).to_bits() >> dropped_bits;
+        let stretches = (leading(low)..=leading(high))
             .map(|leading| {
                 // A value may have been rounded up into this stretch.
-                let smallest = f64::from(f32::from_bits(leading << shift)) * (1.0 - 1e-6) - pivot;
+                let start = f64::from(f32::from_bits(leading << dropped_bits));
+                let smallest = start * (1.0 - 1e-6) - pivot;
                 let cell = exact.partition_point(|point| *point <= smallest);
-                cell.saturating_sub(1).min(points - 2) as u32
+                let cell = cell.saturating_sub(1).min(points - 2);
+                let last = cell + 2 == points;
+                let next = if last { f64::INFINITY } else { exact[cell + 1] };
+                (cell as u32, R::from_f64(next))
             })
             .collect();
+        let cells = exact
+            .windows(2)
+            .map(|pair| (R::from_f64(pair[0]), R::from_f64(1.0 / (pair[1] - pair[0]))))
+            .collect();
         Self {
-            points: exact.iter().map(|point| R::from_f64(*point)).collect(),
-            inverse_widths: exact
-                .windows(2)
-                .map(|pair| R::from_f64(1.0 / (pair[1] - pair[0])))
-                .collect(),
-            exact,
             pivot,
             cells,
-            first_bits,
-            shift,
+            stretches,
+            leading: Leading {
+                shift: R::from_f64(pivot),
+                first: leading(low),
+                dropped_bits,
+            },
+            exact,
         }
     }
 
-    /// The cell i with g_i <= value < g_{i+1} and the weight of g_{i+1} in the lottery with mean `value`; outside the grid all weight is on
-    /// its end.
-    #[inline(always)]
-    pub fn lottery(&self, value: R) -> (usize, R) {
-        let shifted = (value.to_f64() + self.pivot) as f32;
-        let stretch = (shifted.to_bits() >> self.shift).saturating_sub(self.first_bits);
-        let guess = self.cells[(stretch as usize).min(self.cells.len() - 1)] as usize;
-        let above = guess + 2 < self.points.len() && value >= self.points[guess + 1];
-        let cell = guess + usize::from(above);
-        let weight = (value - self.points[cell]) * self.inverse_widths[cell];
-        let weight = if weight < R::ZERO { R::ZERO } else { weight };
-        (cell, if weight > R::ONE { R::ONE } else { weight })
+    /// The first and the last point.
+    pub fn ends(&self) -> [R; 2] {
+        [self.exact[0], self.exact[self.exact.len() - 1]].map(R::from_f64)
+    }
+
+    /// Splits values between their neighbouring points: `weights` holds values between the ends and gets the weight of the upper neighbour;
+    /// `targets` gets `bases` plus the index of the lower one times `stride`.
+    ///
+    /// # Panics
+    /// If a value lies outside the grid.
+    pub fn lotteries(&self, stride: u32, bases: &[u32], targets: &mut [u32], weights: &mut [R]) {
+        let tables = GridTables {
+            leading: self.leading,
+            stretches: &self.stretches,
+            cells: &self.cells,
+        };
+        kernels::lotteries(tables, stride, bases, targets, weights);
     }
 
     /// The position of a value on the shifted logarithmic scale, 0 at the first point and 1 at the last.
@@ -103,17 +112,18 @@ mod tests {
                     .iter()
                     .flat_map(|p| [*p, p * (1.0 - 1e-15), p + 1e-15]),
             );
-            for value in values {
-                let (cell, weight) = grid.lottery(value);
-                let searched = grid.exact.partition_point(|p| *p <= value);
-                let searched = searched.saturating_sub(1).min(points - 2);
-                assert_eq!(cell, searched, "{value}");
-                let inside = value.clamp(grid.exact[0], grid.exact[last]);
+            values.retain(|value| (grid.exact[0]..=grid.exact[last]).contains(value));
+            let mut cells = vec![0; values.len()];
+            let mut weights = values.clone();
+            grid.lotteries(1, &vec![0; values.len()], &mut cells, &mut weights);
+            for ((value, cell), weight) in values.iter().zip(cells).zip(weights) {
+                let cell = cell as usize;
+                let searched = grid.exact.partition_point(|p| p <= value);
+                assert_eq!(cell, searched.saturating_sub(1).min(points - 2), "{value}");
+                assert!((0.0..=1.0).contains(&weight), "{value}: {weight}");
                 let mean = grid.exact[cell] * (1.0 - weight) + grid.exact[cell + 1] * weight;
-                assert!((mean - inside).abs() < 1e-12 * high, "{value}: {mean}");
+                assert!((mean - value).abs() < 1e-12 * high, "{value}: {mean}");
             }
-            assert_eq!(grid.lottery(low - 0.2), (0, 0.0));
-            assert_eq!(grid.lottery(high * 7.0), (points - 2, 1.0));
         }
     }
 }

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::mean_field::game::{ActionKind, GameSpec, MeanFieldGame, Moment, NoiseLaw};
-use crate::mean_field::real::{self, Real};
+use crate::mean_field::kernels;
+use crate::mean_field::real::Real;
 use crate::mean_field::registry::GameSettings;
 use crate::mean_field::transitions::{Moves, Noise, Transitions};
 use crate::{EnvError, StreamRng};
@@ -83,6 +84,9 @@ pub struct LinearQuadratic<R = f32> {
     /// Moves under a drift of -1, 0 and +1 times σρ·shock.
     moves: [Moves<R>; 3],
     noise: Noise<R>,
+    /// State and action of every pair, `[S, A]`, so that rewards are one plain loop.
+    pair_states: Vec<R>,
+    pair_actions: Vec<R>,
 }
 
 impl<R: Real> LinearQuadratic<R> {
@@ -131,17 +135,37 @@ impl<R: Real> LinearQuadratic<R> {
         });
         let unit = config.noise_scale * config.correlation * config.shock;
         let moves = [-1.0, 0.0, 1.0].map(|sign| {
-            let mut moves = Moves::default();
-            fill_moves(&spec, sign * unit, &mut moves);
-            moves
+            let mut targets = vec![0; config.states * spec.actions()];
+            fill_targets(&spec, sign * unit, &mut targets);
+            Moves::certain(targets)
         });
+        let actions = spec.actions();
+        let pairs = config.states * actions;
         Ok(Self {
+            pair_states: (0..pairs)
+                .map(|i| R::from_f64((i / actions) as f64))
+                .collect(),
+            pair_actions: (0..pairs)
+                .map(|i| R::from_f64(spec.action_values[i % actions]))
+                .collect(),
             positions: (0..config.states).map(|s| s as f64).collect(),
             moves,
             noise,
             config: config.clone(),
             spec,
         })
+    }
+
+    /// -cost·a² + gain·a·(m' - s) - (distance/2)(m' - s)².
+    fn quadratic(&self, mean: f64, terms: [f64; 3], rewards: &mut [R]) {
+        let mean = R::from_f64(mean);
+        let [cost, gain, distance] = terms.map(R::from_f64);
+        let half = distance * R::from_f64(0.5);
+        let pairs = self.pair_states.iter().zip(&self.pair_actions);
+        for (reward, (s, a)) in rewards.iter_mut().zip(pairs) {
+            let gap = mean - *s;
+            *reward = gap * (gain * *a - half * gap) - cost * *a * *a;
+        }
     }
 
     /// The shock at a time, as a multiple of σρ·shock.
@@ -159,28 +183,11 @@ impl<R: Real> LinearQuadratic<R> {
 }
 
 /// Targets trunc(clip(s + a + drift)).
-fn fill_moves<R: Real>(spec: &GameSpec, drift: f64, moves: &mut Moves<R>) {
+fn fill_targets(spec: &GameSpec, drift: f64, targets: &mut [u32]) {
     let actions = spec.actions();
-    let targets = moves.certain_mut(spec.states * actions);
     for (s, row) in targets.chunks_exact_mut(actions).enumerate() {
         for (target, a) in row.iter_mut().zip(&spec.action_values) {
             *target = clip(s as f64 + a + drift, spec.states) as u32;
-        }
-    }
-}
-
-/// -cost·a² + gain·a·(m' - s) - (distance/2)(m' - s)².
-fn quadratic<R: Real>(
-    spec: &GameSpec,
-    mean: f64,
-    [cost, gain, distance]: [f64; 3],
-    rewards: &mut [R],
-) {
-    for (s, row) in rewards.chunks_exact_mut(spec.actions()).enumerate() {
-        let gap = mean - s as f64;
-        let base = -0.5 * distance * gap * gap;
-        for (reward, a) in row.iter_mut().zip(&spec.action_values) {
-            *reward = R::from_f64(base + a * (gain * gap - cost * a));
         }
     }
 }
@@ -212,7 +219,7 @@ impl<R: Real> MeanFieldGame<R> for LinearQuadratic<R> {
     }
 
     fn observe(&self, _time: usize, _noise: &[f64], mu: &[R], observation: &mut [f64]) {
-        observation[0] = real::dot(mu, &self.positions);
+        observation[0] = kernels::mean(mu, &self.positions);
     }
 
     fn normalise(&self, observation: &[f64], normalised: &mut [R]) {
@@ -231,7 +238,8 @@ impl<R: Real> MeanFieldGame<R> for LinearQuadratic<R> {
             None => {
                 let config = &self.config;
                 let drift = sign * config.noise_scale * config.correlation * config.shock;
-                fill_moves(&self.spec, drift, scratch);
+                let pairs = self.pair_states.len();
+                fill_targets(&self.spec, drift, scratch.certain_mut(pairs));
                 scratch
             }
         };
@@ -244,12 +252,12 @@ impl<R: Real> MeanFieldGame<R> for LinearQuadratic<R> {
     fn rewards(&self, _now: &Moment<'_, R>, next: &Moment<'_, R>, rewards: &mut [R]) {
         let config = &self.config;
         let terms = [config.action_cost, config.coupling, config.distance_cost];
-        quadratic(&self.spec, next.observation[0], terms, rewards);
+        self.quadratic(next.observation[0], terms, rewards);
     }
 
     fn terminal_rewards(&self, _now: &Moment<'_, R>, next: &Moment<'_, R>, rewards: &mut [R]) {
         let terms = [0.0, 0.0, self.config.terminal_cost];
-        quadratic(&self.spec, next.observation[0], terms, rewards);
+        self.quadratic(next.observation[0], terms, rewards);
     }
 }
 

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::mean_field::game::{
     ActionKind, GameSpec, MeanFieldGame, Moment, NoiseLaw, StateFeatures,
 };
-use crate::mean_field::real::{self, Real};
+use crate::mean_field::kernels;
+use crate::mean_field::real::Real;
 use crate::mean_field::registry::GameSettings;
 use crate::mean_field::transitions::{Moves, Noise, Transitions};
 use crate::{EnvError, StreamRng};
@@ -102,6 +103,8 @@ pub struct MacroEconomy<R = f32> {
     /// Wealth and income of every state.
     wealth: Vec<f64>,
     income: Vec<f64>,
+    /// Income index of every pair, `[S, A]`.
+    income_of_pair: Vec<u32>,
     /// 1 - share and u(share) (for η = 1, log share) of every action.
     saved: Vec<R>,
     utility_factors: Vec<R>,
@@ -196,6 +199,9 @@ impl<R: Real> MacroEconomy<R> {
                 .map(|share| R::from_f64(1.0 - share))
                 .collect(),
             utility_factors: shares.iter().map(factor).collect(),
+            income_of_pair: (0..states * shares.len())
+                .map(|pair| (pair / shares.len() % incomes) as u32)
+                .collect(),
             config: config.clone(),
             wealth_grid,
             income_grid,
@@ -256,8 +262,8 @@ impl<R: Real> MeanFieldGame<R> for MacroEconomy<R> {
     }
 
     fn observe(&self, _time: usize, noise: &[f64], mu: &[R], observation: &mut [f64]) {
-        let capital = real::dot(mu, &self.wealth);
-        let labour = real::dot(mu, &self.income);
+        let capital = kernels::mean(mu, &self.wealth);
+        let labour = kernels::mean(mu, &self.income);
         let share = self.config.capital_share;
         let productivity = noise[0].exp();
         observation[INTEREST] =
@@ -276,22 +282,15 @@ impl<R: Real> MeanFieldGame<R> for MacroEconomy<R> {
         scratch: &'a mut Moves<R>,
     ) -> Transitions<'a, R> {
         let incomes = self.config.income_points;
-        let actions = self.spec.actions();
-        let (targets, weights) = scratch.weighted_mut(self.spec.states * actions, 2);
-        let rows = targets
-            .chunks_exact_mut(2 * actions)
-            .zip(weights.chunks_exact_mut(2 * actions));
-        for ((state, resources), (targets, weights)) in self.resources(now).enumerate().zip(rows) {
-            let resources = R::from_f64(resources);
-            let income = state % incomes;
-            let pairs = targets.chunks_exact_mut(2).zip(weights.chunks_exact_mut(2));
-            for (saved, (targets, weights)) in self.saved.iter().zip(pairs) {
-                let (cell, weight) = self.wealth_grid.lottery(resources * *saved);
-                let low = cell * incomes + income;
-                targets.copy_from_slice(&[low as u32, (low + incomes) as u32]);
-                weights.copy_from_slice(&[R::ONE - weight, weight]);
-            }
-        }
+        let (targets, weights) = scratch.lottery_mut(self.income_of_pair.len(), incomes);
+        // Wealth that leaves the grid stays at its end; lotteries turn wealth into the upper point's weight.
+        let ends = self.wealth_grid.ends();
+        let prices = [1.0 + now.observation[INTEREST], now.observation[WAGE]];
+        let resources = ([&*self.wealth, &*self.income], prices);
+        kernels::clamped_products(resources, &self.saved, ends, weights);
+        let bases = &self.income_of_pair;
+        self.wealth_grid
+            .lotteries(incomes as u32, bases, targets, weights);
         Transitions {
             moves: scratch,
             noise: Some(&self.noise),
