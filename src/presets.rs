@@ -38,6 +38,12 @@ pub const PRESETS: &[Preset] = &[
     preset!("maze-exclusive-image"),
     preset!("maze-constraint-d"),
     preset!("cartpole-linear"),
+    preset!("lq-spg"),
+    preset!("lq-rspg"),
+    preset!("beach-bar-spg"),
+    preset!("beach-bar-rspg"),
+    preset!("macro-spg"),
+    preset!("macro-rspg"),
 ];
 
 /// The preset of this name.

@@ -219,8 +219,13 @@ impl LawNetwork {
         for _ in 0..points * noise_dim {
             let u: f32 = rng.random();
             values.push((u - 0.5) * 12.0_f32.sqrt());
-            let angle = std::f32::consts::PI * u;
-            values.extend((1..=frequencies).map(|j| (angle * j as f32).cos() * 2.0_f32.sqrt()));
+            // cos((j+1) x) = 2 cos x cos(j x) - cos((j-1) x).
+            let twice = 2.0 * (std::f32::consts::PI * u).cos();
+            let (mut before, mut cosine) = (2.0_f32.sqrt(), twice / 2.0_f32.sqrt());
+            for _ in 0..frequencies {
+                values.push(cosine);
+                (before, cosine) = (cosine, twice * cosine - before);
+            }
         }
         let shape = [points as i64, width as i64];
         pushforward_core::tensor::from_f32(&values, &shape, device).map(Some)
