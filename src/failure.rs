@@ -1,9 +1,12 @@
 //! How a command fails.
 
+use pushforward_core::CoreError;
+
 /// Why a command could not do what it was asked, as one line for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The request itself is wrong: exit code 2, and nothing has been written.
+    /// The request itself is wrong, or the environment that it names gives rewards that are no numbers: exit code 2. Unless it is a reward, which
+    /// only shows on the way, nothing has been written.
     #[error("{0}")]
     Input(String),
     /// Something went wrong on the way: exit code 1.
@@ -20,6 +23,14 @@ impl Failure {
     /// A failure on the way.
     pub fn run(message: impl std::fmt::Display) -> Self {
         Self::Run(one_line(&message.to_string()))
+    }
+
+    /// What stopped a run on the way: bad input if it is a reward that is not finite, or a setting that only then showed to be wrong.
+    pub fn on_the_way(error: &CoreError) -> Self {
+        match error {
+            CoreError::Reward { .. } | CoreError::Setting(_) => Self::input(error),
+            _ => Self::run(error),
+        }
     }
 
     /// The process exit code, 1 or 2.

@@ -18,7 +18,9 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     let folder = RunFolder::open(&args.run)?;
     let session = session(&args.how)?;
     let (_, mut experiment) = session.load(&folder, args.checkpoint)?;
-    let evaluation = experiment.evaluate(true).map_err(Failure::run)?;
+    let evaluation = experiment
+        .evaluate(true)
+        .map_err(|error| Failure::on_the_way(&error))?;
     let out = args
         .out
         .clone()

@@ -87,10 +87,12 @@ impl Session {
     /// Judges a checkpoint again and writes its evaluation file and pictures.
     ///
     /// # Errors
-    /// [`Failure::Input`] if there is no usable checkpoint, [`Failure::Run`] if it cannot be judged.
+    /// [`Failure::Input`] if there is no usable checkpoint or a reward is not finite, [`Failure::Run`] if it cannot be judged.
     pub fn evaluate(&self, folder: &RunFolder, which: Which) -> Result<Evaluation, Failure> {
         let (config, mut experiment) = self.load(folder, which)?;
-        let evaluation = experiment.evaluate(true).map_err(Failure::run)?;
+        let evaluation = experiment
+            .evaluate(true)
+            .map_err(|error| Failure::on_the_way(&error))?;
         write_evaluation(folder, experiment.steps(), &evaluation).map_err(Failure::run)?;
         pictures::write(folder, &title(&config), &evaluation)?;
         Ok(evaluation)
@@ -140,8 +142,8 @@ impl Session {
             start,
             self.quiet,
         );
-        let evaluation =
-            trainer::train(experiment, header.intervals(), &mut recorder).map_err(Failure::run)?;
+        let evaluation = trainer::train(experiment, header.intervals(), &mut recorder)
+            .map_err(|error| Failure::on_the_way(&error))?;
         Ok(match evaluation {
             Some(evaluation) => Ending::Complete(Box::new(evaluation)),
             None => Ending::Stopped(experiment.steps().updates),

@@ -226,16 +226,44 @@ fn divergences_of_two_clouds_are_printed() {
 }
 
 #[test]
-fn a_reward_that_is_not_finite_stops_the_run_at_once() {
+fn a_reward_that_is_not_finite_is_bad_input() {
     let place = Workplace::new();
-    let mut arguments = vec!["train", "chain-exclusive", "--quiet", "--out", "run"];
-    arguments.extend(SMALL);
-    arguments.push("--set=env.reward={kind=\"gaussian\",mean=[1e39,0.0]}");
-    let output = place.run(&arguments);
-    assert_eq!(output.status.code(), Some(1));
+    let run = |out: &str, settings: &[&str]| {
+        let mut arguments = vec!["train", "chain-exclusive", "--quiet", "--out", out];
+        arguments.extend(SMALL);
+        arguments.extend(settings);
+        let output = place.run(&arguments);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    // Finite as the f64 of the configuration, not as the f32 of a reward.
     assert_eq!(
-        String::from_utf8(output.stderr).unwrap(),
-        "error: environment 0, step 0: reward[0] is inf, expected a finite number\n"
+        run(
+            "first",
+            &["--set=env.reward={kind=\"gaussian\",mean=[1e39,0.0]}"]
+        ),
+        "error: chain: environment 0, step 0: reward[0] is inf, expected a finite number\n"
+    );
+    // Only leaving the chain, after at least 60 steps, pays the bonus: the run is then well under way, and the checkpoint before stays.
+    let late = [
+        "--set=env.length=60",
+        "--set=env.terminal_bonus=[0.0,-1e39]",
+        "--set=train.updates=1000",
+    ];
+    let told = run("late", &[&late[..], &["--set=eval.interval=0"]].concat());
+    assert!(
+        told.starts_with("error: chain: environment ") && told.contains("reward[1] is -inf"),
+        "{told}"
+    );
+    assert_eq!(told.lines().count(), 1);
+    let checkpoints = std::fs::read_dir(place.path().join("late/checkpoints")).unwrap();
+    assert!(checkpoints.count() > 0);
+    place.refuse(&["resume", "late", "--quiet"], &["-inf"]);
+    // The truth shows it too.
+    let told = run("judged", &late);
+    assert_eq!(
+        told,
+        "error: chain: a true return is -inf, expected finite rewards\n"
     );
 }
 

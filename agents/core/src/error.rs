@@ -27,9 +27,11 @@ pub enum CoreError {
     },
     /// A reward is not finite.
     #[error(
-        "environment {environment}, step {step}: reward[{coordinate}] is {value}, expected a finite number"
+        "{name}: environment {environment}, step {step}: reward[{coordinate}] is {value}, expected a finite number"
     )]
     Reward {
+        /// Registry name of the environment.
+        name: String,
         /// Index of the environment in the vector.
         environment: usize,
         /// Step of the environment, counted from 0 over the whole run.

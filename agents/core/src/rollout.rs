@@ -186,6 +186,7 @@ impl Collector {
             .position(|reward| !reward.is_finite())
         {
             return Err(CoreError::Reward {
+                name: self.envs.spec().name.clone(),
                 environment: index / dim,
                 step: self.state.steps,
                 coordinate: index % dim,

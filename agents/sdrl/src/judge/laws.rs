@@ -163,14 +163,21 @@ impl Judge {
         let count = setup.eval.reference_samples
             + setup.eval.floor_draws * setup.agent.representation.particles();
         let make = || setup.build_env();
-        Ok(cached_ground_truth(
+        let samples = cached_ground_truth(
             &self.cache,
             &self.env_text,
             &make,
             &law,
             count,
             setup.eval.seed,
-        )?)
+        )?;
+        if let Some(value) = samples.iter().find(|value| !value.is_finite()) {
+            return Err(CoreError::Setting(format!(
+                "{}: a true return is {value}, expected finite rewards",
+                self.spec.name
+            )));
+        }
+        Ok(samples)
     }
 
     fn report_laws(&self, evaluation: &mut Evaluation, all: &[StateFigures]) {
