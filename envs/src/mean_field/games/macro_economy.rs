@@ -273,7 +273,7 @@ impl<R: Real> MeanFieldGame<R> for MacroEconomy<R> {
     }
 
     fn indicators(&self, now: &Moment<'_, R>) -> Vec<(&'static str, f64)> {
-        vec![("mean wealth", real::dot(now.mu, &self.wealth))]
+        vec![("mean wealth", kernels::mean(now.mu, &self.wealth))]
     }
 
     fn transitions<'a>(
