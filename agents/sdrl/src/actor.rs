@@ -56,7 +56,7 @@ impl SdrlActor {
     ) -> Result<Vec<f32>, CoreError> {
         let observations = observation_rows(observations, 0..rows, &self.observation, self.device)?;
         let extra = extra_rows(extra, 0..rows, self.extra, self.device)?;
-        let noise = self.network.draw_noise(particles, rng, self.device)?;
+        let noise = self.network.spread_noise(particles, rng, self.device)?;
         let points = tch::no_grad(|| {
             self.network
                 .forward(&self.leaves, &observations, extra.as_ref(), noise.as_ref())

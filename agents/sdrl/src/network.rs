@@ -5,10 +5,10 @@ use pushforward_core::{
     network::{Linear, Mlp, Torso, TorsoConfig},
     parameters::ParameterBuilder,
 };
-use pushforward_envs::EnvSpec;
-use rand::Rng;
+use pushforward_envs::{EnvSpec, StreamRng};
+use rand::{Rng, seq::SliceRandom};
 use serde::{Deserialize, Serialize};
-use tch::Tensor;
+use tch::{Device, Tensor};
 
 use crate::dense::DenseLaw;
 
@@ -196,28 +196,61 @@ impl LawNetwork {
         }
     }
 
-    /// Noise for `points` points, [points, k (1 + J)]: u and cos(π j u), scaled to mean 0 and variance 1; `None` for particles.
+    /// Independent noise for `points` points, [points, k (1 + J)]: u and cos(π j u), scaled to mean 0 and variance 1; `None` for particles.
     ///
     /// # Errors
     /// If libtorch cannot allocate it.
     pub fn draw_noise(
         &self,
         points: usize,
-        rng: &mut pushforward_envs::StreamRng,
-        device: tch::Device,
+        rng: &mut StreamRng,
+        device: Device,
     ) -> Result<Option<Tensor>, CoreError> {
+        let Head::Implicit { noise_dim, .. } = self.head else {
+            return Ok(None);
+        };
+        let uniform = (0..points * noise_dim).map(|_| rng.random()).collect();
+        self.noise(uniform, device).map(Some)
+    }
+
+    /// As [`LawNetwork::draw_noise`], but spread: every coordinate of u has one point in each of `points` equal strata (a Latin hypercube,
+    /// McKay et al. 1979), so that few points stand well for the law, as free particles do.
+    ///
+    /// # Errors
+    /// As [`LawNetwork::draw_noise`].
+    pub fn spread_noise(
+        &self,
+        points: usize,
+        rng: &mut StreamRng,
+        device: Device,
+    ) -> Result<Option<Tensor>, CoreError> {
+        let Head::Implicit { noise_dim, .. } = self.head else {
+            return Ok(None);
+        };
+        let mut uniform = vec![0.0; points * noise_dim];
+        let mut strata: Vec<usize> = (0..points).collect();
+        for coordinate in 0..noise_dim {
+            strata.shuffle(rng);
+            let column = uniform.iter_mut().skip(coordinate).step_by(noise_dim);
+            for (u, stratum) in column.zip(&strata) {
+                *u = (*stratum as f32 + rng.random::<f32>()) / points as f32;
+            }
+        }
+        self.noise(uniform, device).map(Some)
+    }
+
+    fn noise(&self, uniform: Vec<f32>, device: Device) -> Result<Tensor, CoreError> {
         let Head::Implicit {
             noise_dim,
             frequencies,
             ..
         } = self.head
         else {
-            return Ok(None);
+            return Err(CoreError::Tensor("particles need no noise".into()));
         };
-        let width = noise_dim * (1 + frequencies);
-        let mut values = Vec::with_capacity(points * width);
-        for _ in 0..points * noise_dim {
-            let u: f32 = rng.random();
+        let width = 1 + frequencies;
+        let mut values = Vec::with_capacity(uniform.len() * width);
+        for u in &uniform {
             values.push((u - 0.5) * 12.0_f32.sqrt());
             // cos((j+1) x) = 2 cos x cos(j x) - cos((j-1) x).
             let twice = 2.0 * (std::f32::consts::PI * u).cos();
@@ -227,8 +260,9 @@ impl LawNetwork {
                 (before, cosine) = (cosine, twice * cosine - before);
             }
         }
-        let shape = [points as i64, width as i64];
-        pushforward_core::tensor::from_f32(&values, &shape, device).map(Some)
+        let points = (uniform.len() / noise_dim) as i64;
+        let shape = [points, (noise_dim * width) as i64];
+        pushforward_core::tensor::from_f32(&values, &shape, device)
     }
 
     /// Points [B, A, N, d] for observations [B, ..], `extra` [B, k] and, for an implicit law, noise [N, k] or, of each row's own, [B, N, k].
