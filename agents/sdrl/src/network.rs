@@ -30,13 +30,13 @@ pub enum RepresentationConfig {
         /// N >= 2; default 64.
         #[serde(default = "default_particles")]
         particles: usize,
-        /// k >= 1; default 8.
+        /// k >= 1; default 2.
         #[serde(default = "default_noise")]
         noise: usize,
         /// J >= 0: each u also enters as cos(π j u), j = 1..J, so that a law may have sharp edges; default 8.
         #[serde(default = "default_frequencies")]
         frequencies: usize,
-        /// Width of the two layers that join features and noise; default 128.
+        /// Width of the two layers that join features and noise; default 64.
         #[serde(default = "default_width")]
         width: usize,
     },
@@ -49,13 +49,13 @@ fn default_spread() -> f64 {
     0.5
 }
 fn default_noise() -> usize {
-    8
+    2
 }
 fn default_frequencies() -> usize {
     8
 }
 fn default_width() -> usize {
-    128
+    64
 }
 
 impl Default for RepresentationConfig {
