@@ -151,6 +151,12 @@ fn the_last_and_the_best_are_kept() {
     assert_eq!(store.steps().unwrap(), [20, 50, 60]);
     assert_eq!(store.load_best().unwrap().0.updates, 20);
     assert_eq!(store.load_latest().unwrap().0.updates, 60);
+    assert_eq!(store.load_at(50).unwrap().updates, 50);
+    let gone = store.load_at(30).unwrap_err().to_string();
+    assert!(
+        gone.ends_with("none of update 30, found [20, 50, 60]"),
+        "{gone}"
+    );
     save(&store, 70, Some(0.4));
     // Of equals the newer one is kept.
     assert_eq!(store.steps().unwrap(), [60, 70]);

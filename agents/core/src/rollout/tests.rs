@@ -429,7 +429,7 @@ fn a_reward_that_is_not_finite_stops_the_run() {
     step().unwrap();
     assert_eq!(
         step().unwrap_err().to_string(),
-        "environment 1, step 2: reward[1] is NaN, expected a finite number"
+        "counter: environment 1, step 2: reward[1] is NaN, expected a finite number"
     );
     assert_eq!(replay.len(), 4);
 }
