@@ -21,6 +21,12 @@ pub fn export(args: &ExportArgs) -> Result<(), Failure> {
     let evaluation = experiment
         .evaluate(true)
         .map_err(|error| Failure::on_the_way(&error))?;
+    if evaluation.laws.is_empty() {
+        return Err(Failure::input(format!(
+            "{}: this run learned no return law, expected one that evaluates a policy",
+            folder.path().display()
+        )));
+    }
     let out = args
         .out
         .clone()
