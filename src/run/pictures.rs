@@ -62,7 +62,24 @@ pub fn write(folder: &RunFolder, title: &str, evaluation: &Evaluation) -> Result
         }];
         plots::write(&curve.plot(series), &plots, curve.file)?;
     }
-    Ok(())
+    let points = history.over_time(tag::EVALUATE_EXPLOITABILITY, &History::timing(folder)?);
+    if points.is_empty() {
+        return Ok(());
+    }
+    let name = "exploitability, clairvoyant";
+    let plot = Curves {
+        title: "Exploitability of the policy (lower is better)",
+        x_label: "seconds of training and evaluation",
+        y_label: name,
+        logarithmic: true,
+        reference: None,
+        series: vec![Series {
+            name,
+            points: &points,
+            band: None,
+        }],
+    };
+    plots::write(&plot, &plots, "exploitability-over-time")
 }
 
 fn write_chart(chart: &Chart, folder: &Path) -> Result<(), Failure> {
@@ -206,8 +223,16 @@ impl History {
     /// # Errors
     /// [`Failure::Run`] if it cannot be read.
     pub fn read(folder: &RunFolder) -> Result<Self, Failure> {
-        let path = folder.path().join("metrics.jsonl");
-        let text = std::fs::read_to_string(&path)
+        Self::of(&folder.path().join("metrics.jsonl"))
+    }
+
+    /// Reads `timing.jsonl`.
+    fn timing(folder: &RunFolder) -> Result<Self, Failure> {
+        Self::of(&folder.path().join("timing.jsonl"))
+    }
+
+    fn of(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path)
             .map_err(|e| Failure::run(format!("cannot read {}: {e}", path.display())))?;
         let mut history = Self::default();
         for line in text.lines() {
@@ -225,6 +250,16 @@ impl History {
             }
         }
         Ok(history)
+    }
+
+    /// Points (seconds, value) of a metric, where the time of its update is known.
+    fn over_time(&self, tag: &str, timing: &Self) -> Vec<(f64, f64)> {
+        let seconds = timing.points(tag::TIME_ELAPSED);
+        let at = |updates: f64| seconds.iter().rev().find(|point| point.0 == updates);
+        let points = self.points(tag).iter();
+        points
+            .filter_map(|(updates, value)| Some((at(*updates)?.1, *value)))
+            .collect()
     }
 
     /// Points (updates, value) of a metric; empty if the run has none.
@@ -262,6 +297,7 @@ mod tests {
         let folder = RunFolder::create(&parent.path().join("run"), "", false).unwrap();
         let rows = "{\"env_steps\":8,\"updates\":1,\"train/loss\":0.5,\"evaluate/ratio_to_floor\":null}\n\
                     {\"env_steps\":16,\"updates\":2,\"train/loss\":0.25,\"evaluate/ratio_to_floor\":2.0}\n";
+        std::fs::write(folder.path().join("timing.jsonl"), "").unwrap();
         std::fs::write(folder.path().join("metrics.jsonl"), rows).unwrap();
         for (dim, files) in [
             (2, vec!["error", "joint-law", "loss"]),
@@ -284,5 +320,9 @@ mod tests {
         assert_eq!(history.points("train/loss"), [(1.0, 0.5), (2.0, 0.25)]);
         assert_eq!(history.points("evaluate/ratio_to_floor"), [(2.0, 2.0)]);
         assert!(history.points("evaluate/none").is_empty());
+        let timing = "{\"updates\":2,\"time/elapsed_seconds\":7.5}\n";
+        std::fs::write(folder.path().join("timing.jsonl"), timing).unwrap();
+        let timing = History::timing(&folder).unwrap();
+        assert_eq!(history.over_time("train/loss", &timing), [(7.5, 0.25)]);
     }
 }

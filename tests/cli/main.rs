@@ -2,5 +2,6 @@
 
 mod bad_input;
 mod common;
+mod mean_field;
 mod runs;
 mod saved_agent;
