@@ -187,6 +187,8 @@ pub struct DivergenceArgs {
 pub enum Listing {
     /// Environments.
     Environments,
+    /// Mean-field games.
+    Games,
     /// Agents.
     Agents,
     /// Divergences and lifts.

@@ -1,6 +1,7 @@
 //! `list` and `show-config`: what there is, and what would run.
 
 use pushforward_divergences::{DIVERGENCES, LIFTS};
+use pushforward_envs::mean_field::registry as games;
 use pushforward_envs::registry;
 
 use super::print;
@@ -10,13 +11,14 @@ use crate::config::resolve;
 use crate::failure::Failure;
 use crate::presets::PRESETS;
 
-/// Lists environments, agents, divergences, presets, or all of them.
+/// Lists environments, games, agents, divergences, presets, or all of them.
 ///
 /// # Errors
 /// [`Failure::Run`] if standard output cannot be written.
 pub fn list(what: Option<Listing>) -> Result<(), Failure> {
     let all = [
         Listing::Environments,
+        Listing::Games,
         Listing::Agents,
         Listing::Divergences,
         Listing::Presets,
@@ -41,6 +43,7 @@ pub fn list(what: Option<Listing>) -> Result<(), Failure> {
             Listing::Environments => {
                 section("environments", registry::summaries().map(owned).collect());
             }
+            Listing::Games => section("games", games::summaries().map(owned).collect()),
             Listing::Agents => section("agents", agents::summaries().map(owned).collect()),
             Listing::Divergences => {
                 let rows = |entries: &'static [pushforward_divergences::Entry]| {
