@@ -10,6 +10,7 @@ use pushforward_envs::mean_field::{
     Baseline, GameSpec, MeanFieldGame, NoisePaths, Policies, PushForward, Rollout,
     structural_gradient,
 };
+use rayon::prelude::*;
 use tch::Device;
 
 use crate::{
@@ -114,7 +115,8 @@ impl StructuralAgent {
         Ok(())
     }
 
-    /// The value J of the last episode, Σ_e w_e Σ_s μ_0(s) V_0(s), and the gradient of -J into the flat buffer `gradient` (overwritten).
+    /// The value J of the last episode, Σ_e w_e Σ_s μ_0(s) V_0(s), and the gradient of -J into the flat buffer `gradient` (overwritten);
+    /// with an entropy bonus of weight `entropy`, that of -J less the bonus.
     ///
     /// # Errors
     /// If there was no episode, or it was another game's.
@@ -123,6 +125,7 @@ impl StructuralAgent {
         own: ParameterValues<'_>,
         game: &dyn MeanFieldGame,
         episode: &mut Episode,
+        entropy: f64,
         gradient: &mut [f32],
     ) -> Result<f64, CoreError> {
         let Episode {
@@ -139,6 +142,15 @@ impl StructuralAgent {
         slopes.resize(probabilities.len(), 0.0);
         let values = structural_gradient(game, rollout, &policies, self.baseline, slopes)?;
         let (value, _) = rollout.noise().mean(&values);
+        if entropy > 0.0 {
+            add_entropy(
+                rollout,
+                game.spec().discount,
+                entropy,
+                probabilities,
+                slopes,
+            );
+        }
         gradient.fill(0.0);
         let of_public = self
             .policy
@@ -150,6 +162,35 @@ impl StructuralAgent {
         gradient.iter_mut().for_each(|g| *g = -*g);
         Ok(value)
     }
+}
+
+/// Adds ∂/∂π_t(a|s) of w_e γ^t μ_t(s) τ H(π_t(·|s)), which is -w_e γ^t μ_t(s) τ (log π_t(a|s) + 1).
+fn add_entropy(
+    rollout: &Rollout,
+    discount: f64,
+    entropy: f64,
+    probabilities: &[f32],
+    slopes: &mut [f32],
+) {
+    let pairs = rollout.states() * rollout.actions();
+    slopes
+        .par_chunks_mut(pairs)
+        .zip(probabilities.par_chunks(pairs))
+        .enumerate()
+        .for_each(|(row, (slopes, probabilities))| {
+            let (time, path) = (row / rollout.paths(), row % rollout.paths());
+            let weight = rollout.noise().weights()[path] * discount.powi(time as i32) * entropy;
+            let rows = slopes
+                .chunks_exact_mut(rollout.actions())
+                .zip(probabilities.chunks_exact(rollout.actions()));
+            for ((slopes, probabilities), mass) in rows.zip(rollout.moment(time, path).mu) {
+                let scale = weight as f32 * mass;
+                for (slope, p) in slopes.iter_mut().zip(probabilities) {
+                    // A probability that underflows has no gradient through the softmax anyway.
+                    *slope -= scale * (p.max(f32::MIN_POSITIVE).ln() + 1.0);
+                }
+            }
+        });
 }
 
 impl Episode {

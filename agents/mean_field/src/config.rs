@@ -36,6 +36,9 @@ pub struct StructuralConfig {
     pub hidden: usize,
     /// Whether V_t(s) is subtracted from Q_t(s, a), which changes no gradient but for rounding. Default true.
     pub baseline: bool,
+    /// Weight τ of an entropy bonus, in units of reward: Σ_t γ^t Σ_s μ_t(s) τ H(π_t(·|s)) is added to what is maximised, μ held fixed. It keeps
+    /// actions alive that only matter once the population has moved; a number or a schedule. Default 0, as in MFAX.
+    pub entropy: Schedule,
     /// Adam. Default: learning rate 1e-3 falling linearly to a tenth, gradients clipped to norm 1, as in MFAX.
     pub optimiser: AdamConfig,
 }
@@ -47,6 +50,7 @@ impl Default for StructuralConfig {
             embedding: 64,
             hidden: 128,
             baseline: true,
+            entropy: Schedule::constant(0.0),
             optimiser: AdamConfig {
                 learning_rate: Schedule {
                     initial: 1e-3,

@@ -134,9 +134,13 @@ impl Experiment for StructuralExperiment {
             false => noise,
         })?;
         let own = self.parameters.values()?;
-        let value =
-            self.agent
-                .loss_gradient(own, &*self.game, &mut self.episode, &mut self.gradient)?;
+        let value = self.agent.loss_gradient(
+            own,
+            &*self.game,
+            &mut self.episode,
+            self.run.agent.entropy.at(progress),
+            &mut self.gradient,
+        )?;
         if !value.is_finite() {
             return Err(CoreError::NonFinite {
                 what: "value of the policy".into(),

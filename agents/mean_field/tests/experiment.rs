@@ -20,7 +20,7 @@ fn build(run: &StructuralRun) -> Box<dyn Experiment> {
 /// Small games of both kinds of actions.
 const SMALL: [&str; 3] = [
     "seed = 3\ntrain.updates = 6\nagent = { kind = \"rspg\", embedding = 5, hidden = 7 }\nrollout.paths = 3\ngame = { name = \"linear-quadratic\", horizon = 4 }",
-    "seed = 3\ntrain.updates = 6\nagent = { kind = \"spg\", embedding = 5, hidden = 7, baseline = false }\nrollout = { paths = 3, merge_equal = false }\ngame = { name = \"beach-bar\", horizon = 4 }",
+    "seed = 3\ntrain.updates = 6\nagent = { kind = \"spg\", embedding = 5, hidden = 7, baseline = false, entropy = 2.0 }\nrollout = { paths = 3, merge_equal = false }\ngame = { name = \"beach-bar\", horizon = 4 }",
     "seed = 3\ntrain.updates = 6\nagent = { kind = \"rspg\", embedding = 5, hidden = 7 }\nrollout.paths = 3\neval.paths = 2\ngame = { name = \"macro\", horizon = 4, wealth_points = 30 }",
 ];
 
