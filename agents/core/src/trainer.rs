@@ -108,9 +108,12 @@ pub enum ChartContent {
         /// Value at the bottom edge of the first row, and at the top edge of the last.
         range: (f64, f64),
     },
-    /// Named curves of (x, y).
-    Curves(Vec<(String, Vec<(f64, f64)>)>),
+    /// Named curves.
+    Curves(Vec<Curve>),
 }
+
+/// A name and points (x, y) with x ascending.
+pub type Curve = (String, Vec<(f64, f64)>);
 
 /// What an evaluation found.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,7 +3,7 @@
 use pushforward_core::{
     CoreError,
     metrics::tag,
-    trainer::{Chart, ChartContent, Evaluation, Headline},
+    trainer::{Chart, ChartContent, Curve, Evaluation, Headline},
 };
 use pushforward_envs::mean_field::{
     MeanFieldGame, Policies, Rollout,
@@ -77,7 +77,7 @@ fn draw(game: &dyn MeanFieldGame, rollout: &Rollout) -> Vec<Chart> {
         .iter()
         .map(|&path| population(game, rollout, path))
         .collect();
-    let mut curves: Vec<(String, Vec<(String, Vec<(f64, f64)>)>)> = Vec::new();
+    let mut curves: Vec<(String, Vec<Curve>)> = Vec::new();
     for &path in &paths {
         for time in 0..times {
             let moment = rollout.moment(time, path);
