@@ -150,15 +150,24 @@ pub struct DivergenceArgs {
     pub first: PathBuf,
     /// CSV file of the same number of columns.
     pub second: PathBuf,
-    /// The divergence on the line (see `list divergences`).
+    /// The divergence (see `list divergences`), or `all` for a table of every kind with every lift it takes.
     #[arg(long, default_value = "cramer")]
     pub kind: String,
-    /// How it is carried to R^d (see `list divergences`).
-    #[arg(long, default_value = "uniform")]
-    pub lift: String,
+    /// How a divergence on the line is carried to R^d (see `list divergences`); uniform if left out.
+    #[arg(long)]
+    pub lift: Option<String>,
     /// Directions drawn, for the lift `uniform`.
     #[arg(long)]
     pub directions: Option<usize>,
+    /// Scales of `magnitude`: one, or several for a sweep (0.1,1,10).
+    #[arg(long, value_delimiter = ',', allow_negative_numbers = true)]
+    pub t: Vec<f64>,
+    /// Regularisation of `sinkhorn`, in squared units of the points.
+    #[arg(long, allow_negative_numbers = true)]
+    pub epsilon: Option<f64>,
+    /// Kernel of `mmd`.
+    #[arg(long)]
+    pub kernel: Option<String>,
     /// Directions given, one per row of a CSV file.
     #[arg(long, value_name = "FILE", conflicts_with = "directions")]
     pub directions_file: Option<PathBuf>,

@@ -2,9 +2,11 @@
 
 use std::path::Path;
 
-use pushforward_divergences::{DivergenceConfig, Evaluation, Points};
+use pushforward_divergences::{
+    DIVERGENCES, DivergenceConfig, Evaluation, LIFTS, LiftConfig, Points,
+};
 use pushforward_envs::StreamRng;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::print;
 use crate::cli::DivergenceArgs;
@@ -16,108 +18,243 @@ use crate::failure::Failure;
 /// # Errors
 /// [`Failure::Input`] for files that are not clouds of one dimension, and for settings that do not fit.
 pub fn divergence(args: &DivergenceArgs) -> Result<(), Failure> {
-    let config = config(args)?;
-    let (first, dim) = read_cloud(&args.first)?;
-    let (second, other) = read_cloud(&args.second)?;
-    if dim != other {
-        return Err(Failure::input(format!(
-            "{} has {other} columns, but {} has {dim}",
-            args.second.display(),
-            args.first.display()
-        )));
-    }
-    let divergence = config.build(dim).map_err(Failure::input)?;
-    let weights_x = read_weights(args.weights_x.as_deref(), first.len() / dim)?;
-    let weights_y = read_weights(args.weights_y.as_deref(), second.len() / dim)?;
-    let directions = match &args.directions_file {
-        Some(path) => {
-            let (directions, columns) = read_cloud(path)?;
-            if columns != dim {
-                return Err(Failure::input(format!(
-                    "{} has {columns} columns, expected d = {dim}",
-                    path.display()
-                )));
-            }
-            unit(directions, dim, path)?
+    let inputs = Inputs::read(args)?;
+    let mut text = String::new();
+    if args.kind == "all" {
+        for config in every(args)? {
+            let row = inputs.compare(&config)?;
+            text.push_str(&if args.json { row.json() } else { row.line() });
         }
-        None => {
-            let mut rng = StreamRng::new(args.seed, "directions", 0);
-            let drawn = divergence.draw(1, &mut rng);
-            let directions = drawn.of(0).iter().map(|x| f64::from(*x)).collect();
-            unit(directions, dim, Path::new("drawn directions"))?
+        if !args.json {
+            let head = ["kind", "lift", "value", "root", "standard error"];
+            text.insert_str(0, &columns(head.map(str::to_owned)));
         }
-    };
-    let x = Points {
-        points: &first,
-        weights: weights_x.as_deref(),
-    };
-    let y = Points {
-        points: &second,
-        weights: weights_y.as_deref(),
-    };
-    let found = divergence
-        .evaluate(&x, &y, &directions)
-        .map_err(Failure::input)?;
-    report(
-        args,
-        &config,
-        &found,
-        divergence.exponent(),
-        directions.len() / dim,
-    )
-}
-
-fn report(
-    args: &DivergenceArgs,
-    config: &DivergenceConfig,
-    found: &Evaluation,
-    exponent: f64,
-    directions: usize,
-) -> Result<(), Failure> {
-    if args.json {
-        let report = json!({
-            "divergence": config,
-            "exponent": exponent,
-            "value": found.value,
-            "root": found.root,
-            "directions": directions,
-            "standard_error": found.standard_error,
-            "direction": found.direction,
-            "per_direction": found.per_direction,
-        });
-        return print(&format!("{report}\n"));
+        return print(&text);
     }
-    let mut text = format!("value           {}\n", found.value);
-    if let Some(root) = found.root
-        && exponent != 1.0
-    {
-        text.push_str(&format!("value^(1/{exponent})     {root}\n"));
-    }
-    if let Some(error) = found.standard_error {
-        text.push_str(&format!(
-            "standard error  {error} (over {directions} directions)\n"
-        ));
-    }
-    if let Some(direction) = &found.direction {
-        text.push_str(&format!("direction       {direction:?}\n"));
+    let scales: Vec<Option<f64>> = match args.t[..] {
+        [] => vec![None],
+        _ => args.t.iter().copied().map(Some).collect(),
+    };
+    for t in &scales {
+        let row = inputs.compare(&config(args, *t)?)?;
+        if args.json {
+            text.push_str(&row.json());
+            continue;
+        }
+        if let (Some(t), true) = (t, scales.len() > 1) {
+            text.push_str(&format!("t               {t}\n"));
+        }
+        text.push_str(&row.paragraph());
     }
     print(&text)
 }
 
+/// What is compared.
+struct Inputs {
+    dimension: usize,
+    clouds: [Vec<f64>; 2],
+    weights: [Option<Vec<f64>>; 2],
+    /// Directions of a file.
+    directions: Option<Vec<f64>>,
+    seed: u64,
+}
+
+impl Inputs {
+    fn read(args: &DivergenceArgs) -> Result<Self, Failure> {
+        let (first, dimension) = read_cloud(&args.first)?;
+        let (second, other) = read_cloud(&args.second)?;
+        if dimension != other {
+            return Err(Failure::input(format!(
+                "{} has {other} columns, but {} has {dimension}",
+                args.second.display(),
+                args.first.display()
+            )));
+        }
+        let weights = [
+            read_weights(args.weights_x.as_deref(), first.len() / dimension)?,
+            read_weights(args.weights_y.as_deref(), second.len() / dimension)?,
+        ];
+        let directions = args.directions_file.as_deref().map(|path| {
+            let (directions, columns) = read_cloud(path)?;
+            if columns != dimension {
+                return Err(Failure::input(format!(
+                    "{} has {columns} columns, expected d = {dimension}",
+                    path.display()
+                )));
+            }
+            unit(directions, dimension, path)
+        });
+        Ok(Self {
+            dimension,
+            clouds: [first, second],
+            weights,
+            directions: directions.transpose()?,
+            seed: args.seed,
+        })
+    }
+
+    fn compare(&self, config: &DivergenceConfig) -> Result<Row, Failure> {
+        let divergence = config.build(self.dimension).map_err(Failure::input)?;
+        let directions = match &self.directions {
+            Some(directions) => directions.clone(),
+            None => {
+                let mut rng = StreamRng::new(self.seed, "directions", 0);
+                let drawn = divergence.draw(1, &mut rng);
+                let directions = drawn.of(0).iter().map(|x| f64::from(*x)).collect();
+                unit(directions, self.dimension, Path::new("drawn directions"))?
+            }
+        };
+        let [x, y] = [0, 1].map(|k| Points {
+            points: &self.clouds[k],
+            weights: self.weights[k].as_deref(),
+        });
+        let found = divergence
+            .evaluate(&x, &y, &directions)
+            .map_err(Failure::input)?;
+        let config = serde_json::to_value(config)
+            .map_err(|error| Failure::input(format!("settings: {error}")))?;
+        Ok(Row {
+            config,
+            exponent: divergence.exponent(),
+            directions: directions.len() / self.dimension,
+            found,
+        })
+    }
+}
+
+/// One comparison.
+struct Row {
+    config: Value,
+    exponent: f64,
+    directions: usize,
+    found: Evaluation,
+}
+
+impl Row {
+    fn kind(&self) -> &str {
+        self.config["kind"].as_str().unwrap_or_default()
+    }
+
+    fn lift(&self) -> &str {
+        self.config["lift"]["kind"].as_str().unwrap_or("none")
+    }
+
+    fn json(&self) -> String {
+        let report = json!({
+            "kind": self.kind(),
+            "lift": self.lift(),
+            "divergence": self.config,
+            "exponent": self.exponent,
+            "value": self.found.value,
+            "root": self.found.root,
+            "directions": self.directions,
+            "standard_error": self.found.standard_error,
+            "direction": self.found.direction,
+            "per_direction": self.found.per_direction,
+        });
+        format!("{report}\n")
+    }
+
+    fn line(&self) -> String {
+        let or_dash = |x: Option<f64>| x.map_or("-".to_owned(), |x| format!("{x:.6e}"));
+        columns([
+            self.kind().to_owned(),
+            self.lift().to_owned(),
+            format!("{:.6e}", self.found.value),
+            or_dash(self.found.root),
+            or_dash(self.found.standard_error),
+        ])
+    }
+
+    fn paragraph(&self) -> String {
+        let (found, exponent) = (&self.found, self.exponent);
+        let mut text = format!("value           {}\n", found.value);
+        if let Some(root) = found.root
+            && exponent != 1.0
+        {
+            text.push_str(&format!("value^(1/{exponent})     {root}\n"));
+        }
+        if let Some(error) = found.standard_error {
+            text.push_str(&format!(
+                "standard error  {error} (over {} directions)\n",
+                self.directions
+            ));
+        }
+        if let Some(direction) = &found.direction {
+            text.push_str(&format!("direction       {direction:?}\n"));
+        }
+        text
+    }
+}
+
+fn columns(cells: [String; 5]) -> String {
+    let [kind, lift, value, root, error] = cells;
+    format!("{kind:<12} {lift:<9} {value:>14} {root:>14} {error:>14}\n")
+}
+
+/// Every registered divergence with every lift that it takes, at default settings.
+fn every(args: &DivergenceArgs) -> Result<Vec<DivergenceConfig>, Failure> {
+    for (name, given) in [
+        ("--lift", args.lift.is_some()),
+        ("--p", args.p.is_some()),
+        ("--t", !args.t.is_empty()),
+        ("--epsilon", args.epsilon.is_some()),
+        ("--kernel", args.kernel.is_some()),
+        ("--set", !args.set.is_empty()),
+    ] {
+        if given {
+            return Err(Failure::input(format!(
+                "{name} does not fit --kind all, expected one kind"
+            )));
+        }
+    }
+    let mut configs = Vec::new();
+    for kind in DIVERGENCES.iter().map(|entry| entry.kind) {
+        let plain = resolve(&[format!("kind={kind}")])?;
+        if *plain.lift() == LiftConfig::None {
+            configs.push(plain);
+            continue;
+        }
+        for lift in LIFTS.iter().map(|entry| entry.kind) {
+            let mut settings = vec![format!("kind={kind}"), format!("lift.kind={lift}")];
+            if let (Some(count), "uniform") = (args.directions, lift) {
+                settings.push(format!("lift.directions={count}"));
+            }
+            let config = resolve(&settings)?;
+            // What the divergence does not take is left out; a bad number of directions is told.
+            if lift == "uniform" || config.build(2).is_ok() {
+                configs.push(config);
+            }
+        }
+    }
+    Ok(configs)
+}
+
 /// The settings of the divergence, as one layer that the usual errors apply to.
-fn config(args: &DivergenceArgs) -> Result<DivergenceConfig, Failure> {
-    let mut settings = vec![
-        format!("kind={}", args.kind),
-        format!("lift.kind={}", args.lift),
-    ];
+fn config(args: &DivergenceArgs, t: Option<f64>) -> Result<DivergenceConfig, Failure> {
+    let mut settings = vec![format!("kind={}", args.kind)];
+    let lift = args.lift.as_deref();
+    let lift = lift.or_else(|| args.directions.map(|_| "uniform"));
+    settings.extend(lift.map(|lift| format!("lift.kind={lift}")));
     settings.extend(
         args.directions
             .map(|count| format!("lift.directions={count}")),
     );
     settings.extend(args.p.map(|p| format!("p={p}")));
+    settings.extend(t.map(|t| format!("t={t}")));
+    settings.extend(args.epsilon.map(|epsilon| format!("epsilon={epsilon}")));
+    settings.extend(
+        args.kernel
+            .iter()
+            .map(|kernel| format!("kernel.kind={kernel}")),
+    );
     settings.extend(args.set.iter().cloned());
+    resolve(&settings)
+}
+
+fn resolve(settings: &[String]) -> Result<DivergenceConfig, Failure> {
     let mut layers = Layers::default();
-    layers.set(&settings)?;
+    layers.set(settings)?;
     layers.resolve()
 }
 

@@ -227,6 +227,70 @@ fn divergences_of_two_clouds_are_printed() {
     let read: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(read["value"], 0.25);
     assert_eq!(read["per_direction"], serde_json::json!([0.5, 0.0]));
+    assert_eq!(
+        [&read["kind"], &read["lift"]],
+        [&serde_json::json!("cramer"), &serde_json::json!("uniform")]
+    );
+}
+
+#[test]
+fn divergences_of_the_plane_sweep_and_fill_a_table() {
+    let place = Workplace::new();
+    let x = place.file("x.csv", "0,0\n");
+    let y = place.file("y.csv", "3,4\n");
+    let rows = |arguments: &[&str]| -> Vec<serde_json::Value> {
+        let text = place.succeed(&[&["divergence", &x, &y, "--json"], arguments].concat());
+        let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
+        lines.collect()
+    };
+    let value = |row: &serde_json::Value| row["value"].as_f64().unwrap();
+    // Two points at distance 5: 2 tanh(5t/2).
+    let sweep = rows(&["--kind", "magnitude", "--t", "0.1,1"]);
+    assert_eq!(sweep.len(), 2);
+    for (row, t) in sweep.iter().zip([0.1_f64, 1.0]) {
+        assert!((value(row) - 2.0 * (2.5 * t).tanh()).abs() < 1e-14, "{row}");
+    }
+    // All mass moves by 5: W_2² = 25, and no plan but one, whatever ε.
+    assert_eq!(value(&rows(&["--kind", "ot", "--p", "2"])[0]), 25.0);
+    assert_eq!(
+        value(&rows(&["--kind", "sinkhorn", "--epsilon", "3"])[0]),
+        25.0
+    );
+    // 2 · 5.
+    assert_eq!(value(&rows(&["--kind", "energy"])[0]), 10.0);
+    // Median of the one distance: h = 25, so 2 - 2/e.
+    let median = &rows(&["--kind", "mmd", "--kernel", "median", "--lift", "none"])[0];
+    assert!((value(median) - (2.0 - 2.0 * (-1.0_f64).exp())).abs() < 1e-15);
+    let all = rows(&["--kind", "all"]);
+    for (kind, lift) in [
+        ("wasserstein", "max"),
+        ("cramer", "exact"),
+        ("mmd", "none"),
+        ("ot", "none"),
+    ] {
+        let found = all
+            .iter()
+            .filter(|row| row["kind"] == kind && row["lift"] == lift);
+        assert_eq!(found.count(), 1, "{kind} {lift}");
+    }
+    let table = place.succeed(&["divergence", &x, &y, "--kind", "all"]);
+    assert_eq!(table.lines().count(), all.len() + 1, "{table}");
+    place.refuse(
+        &["divergence", &x, &y, "--kind", "ot", "--t", "1"],
+        &["`t`"],
+    );
+    place.refuse(
+        &["divergence", &x, &y, "--kind", "magnitude", "--t", "-1"],
+        &["magnitude t", "-1"],
+    );
+    place.refuse(
+        &["divergence", &x, &y, "--kind", "sinkhorn", "--lift", "max"],
+        &["lift"],
+    );
+    place.refuse(
+        &["divergence", &x, &y, "--kind", "all", "--p", "2"],
+        &["--p"],
+    );
 }
 
 #[test]

@@ -2,9 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::ambient::{Ambient, Unsliced};
 use crate::directions::Draw;
+use crate::kernels::magnitude::Magnitude;
+use crate::kernels::median::MedianMmd;
 use crate::kernels::pairs::LaneKernel;
 use crate::kernels::radial::Radial;
+use crate::kernels::sinkhorn::Sinkhorn;
+use crate::kernels::transport::Transport;
 use crate::kernels::{Base, cramer::Cramer, mmd::Mmd, wasserstein::Wasserstein};
 use crate::lifted::Lifted;
 use crate::{Divergence, DivergenceError};
@@ -51,6 +56,33 @@ pub enum DivergenceConfig {
         /// How it is carried to R^d.
         #[serde(default)]
         lift: LiftConfig,
+    },
+    /// Energy distance on R^d, 2 E‖X-Y‖^α - E‖X-X'‖^α - E‖Y-Y'‖^α: MMD² with the kernel -‖u‖^α.
+    Energy {
+        /// α in (0, 2); default 1.
+        #[serde(default = "default_p")]
+        alpha: f64,
+        /// V (biased) or U (unbiased) self terms; unset: chosen by the agent, else V.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        statistic: Option<Statistic>,
+    },
+    /// Debiased Sinkhorn divergence on R^d: OT_ε(x, y) - ½ OT_ε(x, x) - ½ OT_ε(y, y) for the cost ‖x - y‖².
+    Sinkhorn {
+        /// ε > 0 in squared units of the points; default 1.
+        #[serde(default = "default_p")]
+        epsilon: f64,
+    },
+    /// Magnitude distance of point sets, 2 Mag(X∪Y) - Mag(X) - Mag(Y) with Mag = 1ᵀK⁻¹1, K_ij = exp(-t ‖x_i - x_j‖).
+    Magnitude {
+        /// t > 0 in inverse units of the points; default 1.
+        #[serde(default = "default_p")]
+        t: f64,
+    },
+    /// Exact optimal transport on R^d, W_p^p, for evaluation: at most 256 points in a cloud.
+    Ot {
+        /// p >= 1; default 1.
+        #[serde(default = "default_p")]
+        p: f64,
     },
 }
 
@@ -105,6 +137,23 @@ pub enum KernelConfig {
         #[serde(default = "default_p")]
         h: f64,
     },
+    /// exp(-s/h) with h from the median of the pooled points, held constant in the gradient; its gradients from single transitions are biased.
+    Median {
+        /// Median of what; default `squares`.
+        #[serde(default)]
+        of: MedianOf,
+    },
+}
+
+/// What the median of the median heuristic is taken of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MedianOf {
+    /// h = median of ‖u‖².
+    #[default]
+    Squares,
+    /// h = 2σ², σ = median of ‖u‖.
+    Distances,
 }
 
 impl Default for KernelConfig {
@@ -233,7 +282,23 @@ pub const DIVERGENCES: &[Entry] = &[
     },
     Entry {
         kind: "mmd",
-        summary: "maximum mean discrepancy (kernel = gaussian | multiquadric | energy | laplace, statistic = v | u)",
+        summary: "maximum mean discrepancy (kernel = gaussian | multiquadric | energy | laplace | median, statistic = v | u)",
+    },
+    Entry {
+        kind: "energy",
+        summary: "energy distance on R^d (0 < alpha < 2, statistic = v | u)",
+    },
+    Entry {
+        kind: "sinkhorn",
+        summary: "debiased entropic transport on R^d (epsilon); single-sample gradients are biased",
+    },
+    Entry {
+        kind: "magnitude",
+        summary: "magnitude distance of point sets of R^d (scale t); single-sample gradients are biased",
+    },
+    Entry {
+        kind: "ot",
+        summary: "exact optimal transport on R^d (p >= 1); evaluation only, at most 256 points",
     },
 ];
 
@@ -268,15 +333,23 @@ impl DivergenceConfig {
             Self::Wasserstein { lift, .. } | Self::Cramer { lift, .. } | Self::Mmd { lift, .. } => {
                 lift
             }
+            Self::Energy { .. }
+            | Self::Sinkhorn { .. }
+            | Self::Magnitude { .. }
+            | Self::Ot { .. } => &LiftConfig::None,
         }
     }
 
-    /// The same divergence with another lift.
+    /// The same divergence with another lift; those of R^d itself have none and stay as they are.
     pub fn with_lift(mut self, new: LiftConfig) -> Self {
         match &mut self {
             Self::Wasserstein { lift, .. } | Self::Cramer { lift, .. } | Self::Mmd { lift, .. } => {
                 *lift = new;
             }
+            Self::Energy { .. }
+            | Self::Sinkhorn { .. }
+            | Self::Magnitude { .. }
+            | Self::Ot { .. } => {}
         }
         self
     }
@@ -284,18 +357,22 @@ impl DivergenceConfig {
     /// The statistic, where the divergence has one and it is set.
     pub fn statistic(&self) -> Option<Statistic> {
         match self {
-            Self::Wasserstein { .. } => None,
-            Self::Cramer { statistic, .. } | Self::Mmd { statistic, .. } => *statistic,
+            Self::Cramer { statistic, .. }
+            | Self::Mmd { statistic, .. }
+            | Self::Energy { statistic, .. } => *statistic,
+            _ => None,
         }
     }
 
-    /// The same divergence with an unset statistic set; Wasserstein has none and stays as it is.
+    /// The same divergence with an unset statistic set, where it has one.
     pub fn with_default_statistic(mut self, default: Statistic) -> Self {
         match &mut self {
-            Self::Wasserstein { .. } => {}
-            Self::Cramer { statistic, .. } | Self::Mmd { statistic, .. } => {
+            Self::Cramer { statistic, .. }
+            | Self::Mmd { statistic, .. }
+            | Self::Energy { statistic, .. } => {
                 statistic.get_or_insert(default);
             }
+            _ => {}
         }
         self
     }
@@ -304,28 +381,69 @@ impl DivergenceConfig {
     ///
     /// Errors: one line that names the setting, what it is and what it should be.
     pub fn build(&self, dimension: usize) -> Result<Box<dyn Divergence>, DivergenceError> {
-        Ok(Box::new(self.lifted(dimension)?))
-    }
-
-    pub(crate) fn lifted(&self, dimension: usize) -> Result<Lifted, DivergenceError> {
         if dimension == 0 {
             return setting("dimension is 0, expected at least 1");
         }
-        let base: Box<dyn Base> = match self {
-            Self::Wasserstein { p, .. } => {
-                if !(p.is_finite() && *p >= 1.0) {
-                    return setting(format!(
-                        "wasserstein p is {p}, expected a finite number >= 1"
-                    ));
+        let inner: Box<dyn Ambient> = match self {
+            Self::Sinkhorn { epsilon } => Box::new(Sinkhorn {
+                epsilon: positive("sinkhorn epsilon", *epsilon)?,
+            }),
+            Self::Magnitude { t } => Box::new(Magnitude {
+                t: positive("magnitude t", *t)?,
+            }),
+            Self::Ot { p } => Box::new(Transport {
+                p: exponent("ot p", *p)?,
+            }),
+            Self::Mmd {
+                kernel: KernelConfig::Median { of },
+                statistic,
+                lift: LiftConfig::None,
+            } => Box::new(MedianMmd {
+                of: *of,
+                statistic: statistic.unwrap_or_default(),
+            }),
+            Self::Energy { alpha, statistic } => {
+                let kernel = KernelConfig::Energy { alpha: *alpha };
+                let (statistic, lift) = (*statistic, LiftConfig::None);
+                return Self::Mmd {
+                    kernel,
+                    statistic,
+                    lift,
                 }
-                Box::new(Wasserstein { p: *p })
+                .build(dimension);
             }
+            Self::Wasserstein { .. } | Self::Cramer { .. } | Self::Mmd { .. } => {
+                return Ok(Box::new(self.lifted(dimension)?));
+            }
+        };
+        Ok(Box::new(Unsliced { inner, dimension }))
+    }
+
+    /// Whether it may only be evaluated, not trained on.
+    pub fn evaluation_only(&self) -> bool {
+        matches!(self, Self::Ot { .. })
+    }
+
+    fn lifted(&self, dimension: usize) -> Result<Lifted, DivergenceError> {
+        let base: Box<dyn Base> = match self {
+            Self::Wasserstein { p, .. } => Box::new(Wasserstein {
+                p: exponent("wasserstein p", *p)?,
+            }),
             Self::Cramer { statistic, .. } => Box::new(Cramer {
+                statistic: statistic.unwrap_or_default(),
+            }),
+            Self::Mmd {
+                kernel: KernelConfig::Median { of },
+                statistic,
+                ..
+            } => Box::new(MedianMmd {
+                of: *of,
                 statistic: statistic.unwrap_or_default(),
             }),
             Self::Mmd {
                 kernel, statistic, ..
             } => Box::new(Mmd::new(kernel.radial(1)?, statistic.unwrap_or_default())),
+            _ => return setting(format!("{} has no lift", self.kind())),
         };
         let kind = self.kind();
         let radial = match self.lift() {
@@ -343,8 +461,10 @@ impl DivergenceConfig {
                     scale: 0.5,
                 }
                 .sphere_mean(dimension),
-                Self::Mmd { kernel, .. } => kernel.radial(1)?.sphere_mean(dimension),
-                Self::Wasserstein { .. } => None,
+                Self::Mmd { kernel, .. } if !matches!(kernel, KernelConfig::Median { .. }) => {
+                    kernel.radial(1)?.sphere_mean(dimension)
+                }
+                _ => None,
             })
             .map(|mean| {
                 mean.ok_or_else(|| {
@@ -378,6 +498,10 @@ impl DivergenceConfig {
             Self::Wasserstein { .. } => "wasserstein".into(),
             Self::Cramer { .. } => "cramer".into(),
             Self::Mmd { kernel, .. } => format!("mmd with {} kernel", kernel.name()),
+            Self::Energy { .. } => "energy".into(),
+            Self::Sinkhorn { .. } => "sinkhorn".into(),
+            Self::Magnitude { .. } => "magnitude".into(),
+            Self::Ot { .. } => "ot".into(),
         }
     }
 }
@@ -389,18 +513,12 @@ impl KernelConfig {
             Self::Multiquadric { .. } => "a multiquadric",
             Self::Energy { .. } => "an energy",
             Self::Laplace { .. } => "a laplace",
+            Self::Median { .. } => "a median",
         }
     }
 
     /// The checked kernel for points of R^d.
     fn radial(&self, dimension: usize) -> Result<Radial, DivergenceError> {
-        let positive = |what: &str, value: f64| {
-            if value.is_finite() && value > 0.0 {
-                Ok(value)
-            } else {
-                setting(format!("{what} is {value}, expected a finite number > 0"))
-            }
-        };
         Ok(match self {
             Self::Gaussian {
                 bandwidths,
@@ -438,6 +556,9 @@ impl KernelConfig {
             Self::Laplace { h } => Radial::Laplace {
                 h: positive("laplace h", *h)?,
             },
+            Self::Median { .. } => {
+                return setting("the median kernel has no bandwidth of its own");
+            }
         })
     }
 }
@@ -460,6 +581,20 @@ impl SearchConfig {
             _ => Ok(()),
         }
     }
+}
+
+fn positive(what: &str, value: f64) -> Result<f64, DivergenceError> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    setting(format!("{what} is {value}, expected a finite number > 0"))
+}
+
+fn exponent(what: &str, p: f64) -> Result<f64, DivergenceError> {
+    if p.is_finite() && p >= 1.0 {
+        return Ok(p);
+    }
+    setting(format!("{what} is {p}, expected a finite number >= 1"))
 }
 
 fn setting<T>(message: impl Into<String>) -> Result<T, DivergenceError> {

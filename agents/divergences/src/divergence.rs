@@ -109,3 +109,17 @@ pub struct Evaluation {
     /// Gradient in the predicted points, `[N, d]`.
     pub gradient: Vec<f64>,
 }
+
+impl Evaluation {
+    /// What is found where no directions play a part.
+    pub(crate) fn without_directions(value: f64, exponent: f64, gradient: Vec<f64>) -> Self {
+        Self {
+            root: (value >= 0.0).then(|| value.powf(1.0 / exponent)),
+            value,
+            standard_error: None,
+            direction: None,
+            per_direction: Vec::new(),
+            gradient,
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //!
 //! A [`DivergenceConfig`] names a base divergence on the line (Wasserstein, Cramér, MMD) and a lift that carries it to R^d: the mean over
 //! directions, the largest over directions, the closed-form mean over the sphere, the coordinate axes, or, for MMD, the kernel on R^d itself.
+//! Energy distance, Sinkhorn divergence, magnitude distance and exact transport compare clouds of R^d without a lift.
 //! [`DivergenceConfig::build`] gives a [`Divergence`], whose fused kernel returns value and gradient together. All values are p-th powers
 //! (W_p^p, ℓ2², MMD²), whose gradients are finite at distance zero.
 //!
@@ -10,6 +11,8 @@
 //!
 //! The kernels need no libtorch; the default feature `tensor` adds the layer for tch tensors.
 
+mod ambient;
+mod checks;
 mod config;
 mod directions;
 mod divergence;
@@ -20,7 +23,8 @@ mod lifted;
 mod tensor;
 
 pub use config::{
-    DIVERGENCES, DivergenceConfig, Entry, KernelConfig, LIFTS, LiftConfig, SearchConfig, Statistic,
+    DIVERGENCES, DivergenceConfig, Entry, KernelConfig, LIFTS, LiftConfig, MedianOf, SearchConfig,
+    Statistic,
 };
 pub use directions::{Directions, Draw};
 pub use divergence::{Divergence, Evaluation, Points};

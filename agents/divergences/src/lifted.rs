@@ -7,6 +7,9 @@ use pushforward_envs::StreamRng;
 use rayon::prelude::*;
 
 use crate::DivergenceError;
+use crate::checks::{
+    Buffers, UNWEIGHTED_STATISTIC, check_clouds, check_points, check_sizes, finite, length, rows,
+};
 use crate::config::{LiftConfig, SearchConfig, Statistic};
 use crate::directions::{Directions, Draw};
 use crate::divergence::{Divergence, Evaluation, Points};
@@ -123,34 +126,6 @@ impl Lifted {
         largest(self.base.as_ref(), search, self.dimension, scratch)
     }
 
-    /// Checks lengths, finiteness and weights.
-    fn check(
-        &self,
-        clouds: &Clouds<'_>,
-        directions: &Directions,
-        warm_start: Option<&[f32]>,
-        values: usize,
-        gradient: usize,
-    ) -> Result<(), DivergenceError> {
-        let shape = clouds.shape;
-        let (b, n, m, d) = (shape.batch, shape.predicted, shape.target, shape.dimension);
-        length("dimension of the clouds", d, self.dimension)?;
-        self.check_sizes(n, m)?;
-        length("predicted points", clouds.predicted.len(), b * n * d)?;
-        length("target points", clouds.target.len(), b * m * d)?;
-        length("values", values, b)?;
-        length("gradient", gradient, b * n * d)?;
-        if let Some(start) = warm_start {
-            length("warm start", start.len(), d)?;
-            finite("warm start", start)?;
-        }
-        self.check_directions(directions, b)?;
-        finite("predicted points", clouds.predicted)?;
-        finite("target points", clouds.target)?;
-        self.check_weights("predicted weights", clouds.predicted_weights, b, n)?;
-        self.check_weights("target weights", clouds.target_weights, b, m)
-    }
-
     pub(crate) fn check_directions(
         &self,
         directions: &Directions,
@@ -183,79 +158,15 @@ impl Lifted {
         Ok(())
     }
 
-    fn check_weights(
-        &self,
-        what: &'static str,
-        weights: Option<&[f32]>,
-        batch: usize,
-        size: usize,
-    ) -> Result<(), DivergenceError> {
-        let Some(weights) = weights else {
-            return Ok(());
-        };
-        if self.base.statistic() == Statistic::U {
-            return Err(DivergenceError::Setting(
-                "statistic u is defined for equal weights, got weights; use statistic v".into(),
-            ));
-        }
-        length(what, weights.len(), batch * size)?;
-        finite(what, weights)?;
-        for (cloud, row) in weights.chunks_exact(size).enumerate() {
-            let sum: f64 = row.iter().map(|&w| f64::from(w)).sum();
-            weigh(what, cloud, row.iter().any(|&w| w < 0.0), sum, 1e-4)?;
-        }
-        Ok(())
+    fn refuses_weights(&self) -> Option<&'static str> {
+        (self.base.statistic() == Statistic::U).then_some(UNWEIGHTED_STATISTIC)
     }
-}
-
-/// Errors unless weights are non-negative and sum to 1 within `tolerance`.
-fn weigh(
-    what: &'static str,
-    cloud: usize,
-    negative: bool,
-    sum: f64,
-    tolerance: f64,
-) -> Result<(), DivergenceError> {
-    let message = if negative {
-        "a weight is negative".to_string()
-    } else if (sum - 1.0).abs() > tolerance {
-        format!("the sum is {sum}, expected 1")
-    } else {
-        return Ok(());
-    };
-    Err(DivergenceError::Weights {
-        what,
-        cloud,
-        message,
-    })
 }
 
 fn normalise(vector: &mut [f64]) {
     let norm = vector.iter().map(|v| v * v).sum::<f64>().sqrt();
     if norm > 0.0 {
         vector.iter_mut().for_each(|v| *v /= norm);
-    }
-}
-
-fn length(what: &'static str, got: usize, expected: usize) -> Result<(), DivergenceError> {
-    if got == expected {
-        return Ok(());
-    }
-    Err(DivergenceError::Shape {
-        what,
-        got: got.to_string(),
-        expected: expected.to_string(),
-    })
-}
-
-fn finite<T: Copy + Into<f64>>(what: &'static str, values: &[T]) -> Result<(), DivergenceError> {
-    match values.iter().position(|&v| !v.into().is_finite()) {
-        None => Ok(()),
-        Some(index) => Err(DivergenceError::NotFinite {
-            what,
-            index,
-            value: values[index].into(),
-        }),
     }
 }
 
@@ -285,20 +196,7 @@ impl Divergence for Lifted {
     }
 
     fn check_sizes(&self, predicted: usize, target: usize) -> Result<(), DivergenceError> {
-        let (least, why) = match self.base.statistic() {
-            Statistic::V => (1, ""),
-            Statistic::U => (2, " for statistic u"),
-        };
-        for (what, count) in [("predicted points", predicted), ("target points", target)] {
-            if count < least {
-                return Err(DivergenceError::Shape {
-                    what,
-                    got: format!("{count} per cloud"),
-                    expected: format!("at least {least}{why}"),
-                });
-            }
-        }
-        Ok(())
+        check_sizes(self.base.statistic(), predicted, target)
     }
 
     fn value_and_gradient(
@@ -310,8 +208,17 @@ impl Divergence for Lifted {
         gradient: &mut [f32],
         found: Option<&mut [f32]>,
     ) -> Result<(), DivergenceError> {
-        self.check(clouds, directions, start, values.len(), gradient.len())?;
+        let buffers = Buffers {
+            values: values.len(),
+            gradient: gradient.len(),
+        };
+        check_clouds(self, self.refuses_weights(), clouds, buffers)?;
         let d = self.dimension;
+        if let Some(start) = start {
+            length("warm start", start.len(), d)?;
+            finite("warm start", start)?;
+        }
+        self.check_directions(directions, clouds.shape.batch)?;
         let size = clouds.shape.predicted * d;
         let rows = values
             .par_iter_mut()
@@ -379,40 +286,8 @@ impl Divergence for Lifted {
     ) -> Result<Evaluation, DivergenceError> {
         let d = self.dimension;
         let mut scratch = Scratch::default();
-        for (what, what_weights, cloud) in [
-            ("predicted points", "predicted weights", predicted),
-            ("target points", "target weights", target),
-        ] {
-            finite(what, cloud.points)?;
-            if !cloud.points.len().is_multiple_of(d) {
-                return Err(DivergenceError::Shape {
-                    what,
-                    got: format!("{} numbers", cloud.points.len()),
-                    expected: format!("a multiple of d = {d}"),
-                });
-            }
-            if let Some(weights) = cloud.weights {
-                if self.base.statistic() == Statistic::U {
-                    return Err(DivergenceError::Setting(
-                        "statistic u is defined for equal weights, got weights; use statistic v"
-                            .into(),
-                    ));
-                }
-                length(what_weights, weights.len(), cloud.points.len() / d)?;
-                finite(what_weights, weights)?;
-                let negative = weights.iter().any(|&w| w < 0.0);
-                weigh(what_weights, 0, negative, weights.iter().sum(), 1e-6)?;
-            }
-        }
-        let (n, m) = (predicted.points.len() / d, target.points.len() / d);
-        self.check_sizes(n, m)?;
-        if !directions.len().is_multiple_of(d) {
-            return Err(DivergenceError::Shape {
-                what: "directions",
-                got: format!("{} numbers", directions.len()),
-                expected: format!("a multiple of d = {d}"),
-            });
-        }
+        let (n, m) = check_points(self, self.refuses_weights(), predicted, target)?;
+        rows("directions", directions.len(), d)?;
         finite("directions", directions)?;
         self.check_count(directions.len() / d)?;
         scratch.points.x.extend_from_slice(predicted.points);
@@ -425,7 +300,11 @@ impl Divergence for Lifted {
         let mut gradient = vec![0.0; n * d];
         if let Some(radial) = &self.radial {
             let value = ambient(&scratch.points, d, radial, base.statistic(), &mut gradient);
-            return Ok(self.evaluation(value, Vec::new(), None, gradient));
+            return Ok(Evaluation::without_directions(
+                value,
+                base.exponent(),
+                gradient,
+            ));
         }
         let mut searched = None;
         if let LiftConfig::Max { search } = &self.lift {
@@ -500,12 +379,10 @@ impl Lifted {
             .map(|v| (v - value) * (v - value))
             .sum();
         Evaluation {
-            root: (value >= 0.0).then(|| value.powf(1.0 / self.base.exponent())),
             standard_error: (count > 1.0).then(|| (squares / (count * (count - 1.0))).sqrt()),
-            value,
             direction,
             per_direction,
-            gradient,
+            ..Evaluation::without_directions(value, self.base.exponent(), gradient)
         }
     }
 }

@@ -52,17 +52,8 @@ pub(crate) fn loss(
     warm_start: &mut Option<Vec<f32>>,
     path: Path,
 ) -> Result<Tensor, DivergenceError> {
-    let (b, n, d) = size3("predicted points", &predicted.points)?;
-    let (target_b, m, target_d) = size3("target points", &target.points)?;
-    if (target_b, target_d) != (b, d) || d != lifted.dimension {
-        return Err(DivergenceError::Shape {
-            what: "target points",
-            got: format!("predicted [{b}, {n}, {d}], target [{target_b}, {m}, {target_d}]"),
-            expected: format!("equal batches and d = {}", lifted.dimension),
-        });
-    }
-    lifted.check_sizes(n, m)?;
-    lifted.check_directions(directions, b)?;
+    let shape = common_shape(lifted, predicted, target)?;
+    lifted.check_directions(directions, shape.batch)?;
     let device = predicted.points.device();
     let on_tensors = device != Device::Cpu || path == Path::TensorOperations;
     let searches = matches!(lifted.lift, LiftConfig::Max { .. });
@@ -70,26 +61,40 @@ pub(crate) fn loss(
     if on_tensors && !searches && !closed_form_on_cpu {
         return tensor_loss(lifted, predicted, target, directions);
     }
+    let (loss, found) = kernel_loss(lifted, predicted, target, directions, warm_start, searches)?;
+    if on_tensors && searches {
+        // The search itself is no part of the graph: it ran above, and tensor operations follow along the directions found.
+        let found = Directions::new(found, lifted.dimension, Some(shape.batch))?;
+        return tensor_loss(lifted, predicted, target, &found);
+    }
+    Ok(loss)
+}
 
+/// The loss `[B]` by the kernel on the processor, attached to the graph on the points' device, and the directions found by a search.
+pub(crate) fn kernel_loss(
+    divergence: &dyn Divergence,
+    predicted: &Cloud,
+    target: &Cloud,
+    directions: &Directions,
+    warm_start: &mut Option<Vec<f32>>,
+    searches: bool,
+) -> Result<(Tensor, Vec<f32>), DivergenceError> {
+    let shape = common_shape(divergence, predicted, target)?;
+    let (b, d) = (shape.batch, shape.dimension);
     let (x, y) = (host(&predicted.points)?, host(&target.points)?);
     let wx = predicted.weights.as_ref().map(host).transpose()?;
     let wy = target.weights.as_ref().map(host).transpose()?;
     let clouds = Clouds {
-        shape: Shape {
-            batch: b,
-            predicted: n,
-            target: m,
-            dimension: d,
-        },
+        shape,
         predicted: &x,
         target: &y,
         predicted_weights: wx.as_deref(),
         target_weights: wy.as_deref(),
     };
     let mut values = vec![0.0; b];
-    let mut gradient = vec![0.0; b * n * d];
+    let mut gradient = vec![0.0; x.len()];
     let mut found = vec![0.0; if searches { b * d } else { 0 }];
-    lifted.value_and_gradient(
+    divergence.value_and_gradient(
         &clouds,
         directions,
         warm_start.as_deref(),
@@ -98,21 +103,41 @@ pub(crate) fn loss(
         searches.then_some(&mut found[..]),
     )?;
     if searches {
-        *warm_start = lifted.shared_start(&clouds, &found);
+        *warm_start = divergence.shared_start(&clouds, &found);
     }
-    if on_tensors && searches {
-        // The search itself is no part of the graph: it ran above, and tensor operations follow along the directions found.
-        let found = Directions::new(found, d, Some(b))?;
-        return tensor_loss(lifted, predicted, target, &found);
-    }
-    let shape = predicted.points.size();
-    attach(
+    let device = predicted.points.device();
+    let loss = attach(
         &predicted.points,
         &Tensor::f_from_slice(&values)?.f_to(device)?,
         &Tensor::f_from_slice(&gradient)?
-            .f_view(&shape[..])?
+            .f_view(&predicted.points.size()[..])?
             .f_to(device)?,
-    )
+    )?;
+    Ok((loss, found))
+}
+
+/// The sizes of both batches of clouds, which must fit each other and the divergence.
+fn common_shape(
+    divergence: &dyn Divergence,
+    predicted: &Cloud,
+    target: &Cloud,
+) -> Result<Shape, DivergenceError> {
+    let (b, n, d) = size3("predicted points", &predicted.points)?;
+    let (target_b, m, target_d) = size3("target points", &target.points)?;
+    if (target_b, target_d) != (b, d) || d != divergence.dimension() {
+        return Err(DivergenceError::Shape {
+            what: "target points",
+            got: format!("predicted [{b}, {n}, {d}], target [{target_b}, {m}, {target_d}]"),
+            expected: format!("equal batches and d = {}", divergence.dimension()),
+        });
+    }
+    divergence.check_sizes(n, m)?;
+    Ok(Shape {
+        batch: b,
+        predicted: n,
+        target: m,
+        dimension: d,
+    })
 }
 
 /// A tensor `[B]` with the given values, whose gradient in `points` `[B, N, d]` is `gradient`.

@@ -1,8 +1,8 @@
 //! What the theory says of these divergences: constants, contraction, unbiased sample gradients, what marginals miss.
 
 use pushforward_divergences::{
-    Directions, DivergenceConfig, Draw, Evaluation, KernelConfig, LiftConfig, Points, Statistic,
-    mean_coordinate_power,
+    Directions, DivergenceConfig, Draw, Evaluation, KernelConfig, LiftConfig, MedianOf, Points,
+    Statistic, mean_coordinate_power,
 };
 use pushforward_envs::StreamRng;
 use rand::Rng;
@@ -283,7 +283,7 @@ fn gradients(config: &DivergenceConfig, directions: &[f64]) -> (Vec<f64>, Vec<f6
 
 /// The expectation over single sampled transitions is a finite sum here, so there is no Monte Carlo error beside rounding.
 #[test]
-fn sample_gradients_are_unbiased_for_cramer_and_mmd_only() {
+fn sample_gradients_are_unbiased_for_cramer_and_mmd_of_fixed_kernels_only() {
     let directions = half_circle(37);
     let gap = |config: &DivergenceConfig| {
         let (mean, full) = gradients(config, &directions);
@@ -308,6 +308,19 @@ fn sample_gradients_are_unbiased_for_cramer_and_mmd_only() {
         cramer(max_grid(360)),
         wasserstein(2.0, max_grid(360)),
         mmd(KernelConfig::default(), max_grid(360)),
+        mmd(
+            KernelConfig::Median {
+                of: MedianOf::Squares,
+            },
+            uniform(),
+        ),
+        mmd(
+            KernelConfig::Median {
+                of: MedianOf::Squares,
+            },
+            LiftConfig::None,
+        ),
+        DivergenceConfig::Sinkhorn { epsilon: 0.5 },
     ] {
         assert!(gap(&config) > 0.05, "{config:?}: {}", gap(&config));
     }

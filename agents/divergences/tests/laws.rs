@@ -2,12 +2,12 @@
 
 use proptest::prelude::*;
 use pushforward_divergences::{
-    Clouds, DIVERGENCES, Directions, Divergence, DivergenceConfig, LIFTS, Points, Shape,
+    Clouds, DIVERGENCES, Directions, Divergence, DivergenceConfig, LIFTS, LiftConfig, Points, Shape,
 };
 use pushforward_envs::StreamRng;
 use rand_distr::{Distribution, StandardNormal};
 
-const BASES: [&str; 10] = [
+const BASES: [&str; 16] = [
     r#""kind": "wasserstein", "p": 1"#,
     r#""kind": "wasserstein", "p": 2"#,
     r#""kind": "wasserstein", "p": 2.5"#,
@@ -18,6 +18,12 @@ const BASES: [&str; 10] = [
     r#""kind": "mmd", "kernel": {"kind": "energy", "alpha": 1}, "statistic": "u""#,
     r#""kind": "mmd", "kernel": {"kind": "energy", "alpha": 1.3}"#,
     r#""kind": "mmd", "kernel": {"kind": "laplace", "h": 2.5}"#,
+    r#""kind": "mmd", "kernel": {"kind": "median"}"#,
+    r#""kind": "energy""#,
+    r#""kind": "energy", "alpha": 1.5, "statistic": "u""#,
+    r#""kind": "sinkhorn", "epsilon": 0.5"#,
+    r#""kind": "magnitude", "t": 0.3"#,
+    r#""kind": "magnitude", "t": 2"#,
 ];
 const LIFT_TEXTS: [&str; 6] = [
     r#"{"kind": "uniform", "directions": 11}"#,
@@ -38,9 +44,17 @@ fn every(d: usize) -> Vec<(String, Box<dyn Divergence>)> {
     for base in BASES {
         for lift in LIFT_TEXTS {
             let text = format!("{{{base}, \"lift\": {lift}}}");
-            if let Ok(divergence) = config(&text).build(d) {
+            // Kinds of R^d itself know no lift.
+            let Ok(config) = serde_json::from_str::<DivergenceConfig>(&text) else {
+                continue;
+            };
+            if let Ok(divergence) = config.build(d) {
                 out.push((text, divergence));
             }
+        }
+        let text = format!("{{{base}}}");
+        if *config(&text).lift() == LiftConfig::None {
+            out.push((text.clone(), config(&text).build(d).expect("valid")));
         }
     }
     out
@@ -218,7 +232,8 @@ proptest! {
         let y = gaussian(m * d, scale, &mut rng);
         for (text, divergence) in every(d) {
             // A search may end elsewhere after rounding; kernels of fixed bandwidth see only their own scale.
-            let fixed_scale = text.contains("gauss") || text.contains("mmd\",") || text.contains("mmd\"}");
+            let fixed_scale = text.contains("gauss") || text.contains("mmd\",") || text.contains("mmd\"}")
+                || text.contains("sinkhorn") || text.contains("magnitude");
             if text.contains("max") || (fixed_scale && exponent.abs() > 1 && !text.contains("energy")) {
                 continue;
             }

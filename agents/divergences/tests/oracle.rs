@@ -3,8 +3,8 @@
 //! Tolerances are those stated with the references: rounding of the projections (delta), and a few units of the last place.
 
 use pushforward_divergences::{
-    Clouds, Directions, DivergenceConfig, KernelConfig, LiftConfig, Points, Shape, Statistic,
-    mean_coordinate_power,
+    Clouds, Directions, DivergenceConfig, KernelConfig, LiftConfig, MedianOf, Points, Shape,
+    Statistic, mean_coordinate_power,
 };
 use serde_json::Value;
 
@@ -283,6 +283,18 @@ fn kernels() -> Vec<(&'static str, KernelConfig)> {
         ("multiquadric_h100", KernelConfig::Multiquadric { h: 100.0 }),
         ("laplace_h1", KernelConfig::Laplace { h: 1.0 }),
         ("laplace_h2.5", KernelConfig::Laplace { h: 2.5 }),
+        (
+            "gauss_median_sq",
+            KernelConfig::Median {
+                of: MedianOf::Squares,
+            },
+        ),
+        (
+            "gauss_median_sigma",
+            KernelConfig::Median {
+                of: MedianOf::Distances,
+            },
+        ),
         ("energy_a1", KernelConfig::Energy { alpha: 1.0 }),
         ("energy_a1.5", KernelConfig::Energy { alpha: 1.5 }),
     ]
@@ -303,7 +315,7 @@ fn largest_kernel(kernel: &KernelConfig, case: &Case) -> f64 {
     }
     match kernel {
         KernelConfig::Gaussian { bandwidths, .. } => bandwidths.len() as f64,
-        KernelConfig::Laplace { .. } => 1.0,
+        KernelConfig::Laplace { .. } | KernelConfig::Median { .. } => 1.0,
         KernelConfig::Multiquadric { h } => (1.0 + h * h * s).sqrt(),
         KernelConfig::Energy { alpha } => s.powf(alpha / 2.0),
     }
@@ -324,6 +336,10 @@ fn mmd() {
                 KernelConfig::Multiquadric { h } => *h,
                 KernelConfig::Energy { alpha } => 2.0 * scale.powf((alpha - 1.0) / alpha).max(1.0),
                 KernelConfig::Laplace { h } => 1.0 / h,
+                KernelConfig::Median { .. } => {
+                    let bandwidths = numbers(&expected["per_direction_bandwidth"]);
+                    1.0 / bandwidths.iter().fold(1.0_f64, |a, h| a.min(*h)).sqrt()
+                }
             };
             for (statistic, lift, key, gradient_key) in [
                 (Statistic::V, LiftConfig::None, "mmd2_v", "grad_x_mmd2_v"),
@@ -542,6 +558,79 @@ fn closed_forms() {
                 }
             }
             _ => {}
+        }
+    }
+}
+
+/// Debiased Sinkhorn against 60-digit Newton solutions (a marginal error of 1e-12 and rounding of the costs), and exact transport.
+#[test]
+fn transport() {
+    let cases = cases(include_str!("oracle/sinkhorn.json"));
+    assert_eq!(cases.len(), 11);
+    for value in &cases {
+        let case = Case::new(value);
+        for row in value["expected"]["sinkhorn"].as_array().expect("rows") {
+            let config = DivergenceConfig::Sinkhorn {
+                epsilon: number(&row["epsilon"]),
+            };
+            let got = case.evaluate(&config);
+            let what = format!("{} epsilon {}", case.name, row["epsilon"]);
+            let scale = number(&row["ot_reg_xy"]).abs() + number(&row["ot_reg_xx"]).abs();
+            close(got.value, number(&row["divergence"]), 1e-12 * scale, &what);
+            let gradient = numbers(&row["grad_x_divergence"]);
+            let scale = largest(&case.x).max(largest(&case.y));
+            all_close(&got.gradient, &gradient, 1e-10 * scale, &what);
+        }
+        // Exact transport by network simplex in float64, 2.2e-16 from an assignment solver.
+        let exact = |p, key: &str| {
+            let got = case.evaluate(&DivergenceConfig::Ot { p });
+            let expected = number(&value["expected"][key]);
+            close(
+                got.value,
+                expected,
+                1e-14 * expected + 1e-15,
+                &format!("{} {key}", case.name),
+            );
+        };
+        exact(1.0, "w1_exact");
+        exact(2.0, "w2_pow2_exact");
+    }
+}
+
+/// Magnitude against 60-digit solutions: 1.2e-14 absolute per value and rounding of the sums, and 5e-10 relative per gradient with near duplicates.
+#[test]
+fn magnitude() {
+    let cases = cases(include_str!("oracle/magnitude.json"));
+    assert_eq!(cases.len(), 16);
+    for value in &cases {
+        let case = Case::new(value);
+        let at = |t: f64| case.evaluate(&DivergenceConfig::Magnitude { t });
+        for row in value["expected"]["sweep"].as_array().expect("rows") {
+            let t = number(&row["t"]);
+            let what = format!("{} t {t}", case.name);
+            // Sums of up to 32 weights round by a few units of their last place on top.
+            let tolerance = 1.2e-14 + 4.0 * EPS * number(&row["mag_union"]);
+            close(at(t).value, number(&row["distance"]), tolerance, &what);
+        }
+        for row in value["expected"]["gradients"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            let t = number(&row["t"]);
+            let gradient = numbers(&row["grad_x_distance"]);
+            let relative = if case.name.contains("near") {
+                1e-9
+            } else {
+                1e-13
+            };
+            let what = format!("{} t {t} gradient", case.name);
+            all_close(
+                &at(t).gradient,
+                &gradient,
+                relative * largest(&gradient) + 1e-15,
+                &what,
+            );
         }
     }
 }

@@ -188,14 +188,19 @@ impl SdrlConfig {
     /// # Errors
     /// [`CoreError::Setting`] for free particles with a U-statistic, which drives them apart without end.
     pub fn resolved_divergence(&self) -> Result<DivergenceConfig, CoreError> {
+        if self.divergence.evaluation_only() {
+            return Err(CoreError::Setting(
+                "agent.divergence: exact transport (ot) is for evaluation only, expected a sliced divergence, energy, sinkhorn or magnitude".into(),
+            ));
+        }
         let free = matches!(self.representation, RepresentationConfig::Particles { .. });
         let unbounded = match &self.divergence {
-            DivergenceConfig::Cramer { .. } => true,
+            DivergenceConfig::Cramer { .. } | DivergenceConfig::Energy { .. } => true,
             DivergenceConfig::Mmd { kernel, .. } => matches!(
                 kernel,
                 KernelConfig::Energy { .. } | KernelConfig::Multiquadric { .. }
             ),
-            DivergenceConfig::Wasserstein { .. } => false,
+            _ => false,
         };
         if free && unbounded && self.divergence.statistic() == Some(Statistic::U) {
             return Err(CoreError::Setting(

@@ -3,12 +3,17 @@
 pub(crate) mod cramer;
 pub(crate) mod fused;
 pub(crate) mod line;
+pub(crate) mod linear;
+pub(crate) mod magnitude;
+pub(crate) mod median;
 pub(crate) mod mmd;
 pub(crate) mod network;
 pub(crate) mod pairs;
 pub(crate) mod radial;
 pub(crate) mod search;
 pub(crate) mod simd;
+pub(crate) mod sinkhorn;
+pub(crate) mod transport;
 pub(crate) mod wasserstein;
 
 use std::fmt::Debug;
