@@ -45,10 +45,12 @@ pub struct Rows<'a> {
     pub series: Vec<RowSeries<'a>>,
 }
 
-/// Height of a row in units.
-const ROW: f64 = 26.0;
-
 impl Rows<'_> {
+    /// Height of a row in units: series of one row stand below each other.
+    fn height(&self) -> f64 {
+        18.0 + 6.0 * self.series.len() as f64
+    }
+
     fn usable(&self, x: f64) -> bool {
         x.is_finite() && (!self.logarithmic || x > 0.0)
     }
@@ -66,7 +68,7 @@ impl Rows<'_> {
 
 impl Plot for Rows<'_> {
     fn size(&self) -> (u32, u32) {
-        (860, 140 + (ROW * self.names.len() as f64) as u32)
+        (860, 140 + (self.height() * self.names.len() as f64) as u32)
     }
 
     fn draw<B: DrawingBackend>(
@@ -104,7 +106,7 @@ impl Plot for Rows<'_> {
         let middle = head.dim_in_pixel().0 as i32 / 2;
         head.draw(&Text::new(self.title, (middle, unit(12.0)), style))
             .map_err(|e| e.to_string())?;
-        let mut left = unit(label_width + 16.0);
+        let mut left = unit(28.0);
         for (name, colour) in self.legend() {
             let style = font(14.0, scale, &INK).pos(Pos::new(HPos::Left, VPos::Center));
             let width = style
@@ -121,7 +123,7 @@ impl Plot for Rows<'_> {
             }
             .and_then(|()| head.draw(&Text::new(name, (at.0 + unit(11.0), at.1), style)))
             .map_err(|e| e.to_string())?;
-            left += width + unit(40.0);
+            left += width + unit(34.0);
         }
         let rows = self.names.len() as f64;
         let mut builder = ChartBuilder::on(&body);
@@ -248,7 +250,7 @@ mod tests {
                 ],
             };
             let drawn = picture(&plot).unwrap();
-            assert_eq!((drawn.width, drawn.height), (860, 218));
+            assert_eq!((drawn.width, drawn.height), (860, 230));
             assert!(svg(&plot).unwrap().contains("cramer, max"));
         }
     }

@@ -324,8 +324,8 @@ fn measure(request: &Request) -> Result<Report, Failure> {
     let plot = Rows {
         title: "Distance after one exact Bellman step over distance before",
         x_label: "factor (tick: the theorem's bound)",
-        logarithmic: false,
-        reference: Some((1.0, "1: neither nearer nor farther")),
+        logarithmic: true,
+        reference: Some((1.0, "no change")),
         names: &names,
         series: columns
             .into_iter()
