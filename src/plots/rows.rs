@@ -202,7 +202,9 @@ impl Plot for Rows<'_> {
         }
         let y = rows..0.0;
         if self.logarithmic {
-            finish!(builder.build_cartesian_2d(x.clone().log_scale(), y));
+            // Ticks at powers of two where there are hardly any powers of ten.
+            let base = if x.end / x.start < 64.0 { 2.0 } else { 10.0 };
+            finish!(builder.build_cartesian_2d(x.clone().log_scale().base(base), y));
         } else {
             finish!(builder.build_cartesian_2d(x.clone(), y));
         }
