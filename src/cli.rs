@@ -8,6 +8,9 @@ use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use crate::commands;
 use crate::failure::{Failure, one_line};
 
+/// Seeds of `reproduce` unless it is told others.
+pub const DEFAULT_SEEDS: &str = "0,1,2,3,4";
+
 /// Learns joint laws of vector returns by pushing them through directions.
 #[derive(Debug, Parser)]
 #[command(name = "pushforward", version, about, max_term_width = 100)]
@@ -31,6 +34,8 @@ enum Command {
     },
     /// Print the resolved configuration, and run nothing.
     ShowConfig(Settings),
+    /// Measure one claim about these methods: a table and a picture (see `list claims`).
+    Reproduce(ReproduceArgs),
     /// Compare two point clouds.
     Divergence(DivergenceArgs),
     /// Report libtorch, threads, CPU features, devices and memory.
@@ -134,6 +139,28 @@ pub struct ExportArgs {
     pub how: How,
 }
 
+/// Arguments of `reproduce`.
+#[derive(Debug, Args)]
+pub struct ReproduceArgs {
+    /// The claim (see `list claims`).
+    pub claim: String,
+    /// Where its table and picture go; results/CLAIM if left out.
+    #[arg(long, value_name = "FOLDER")]
+    pub out: Option<PathBuf>,
+    /// Seeds that figures are means over, as 0..5 or 0,7,9.
+    #[arg(long, default_value = DEFAULT_SEEDS)]
+    pub seeds: String,
+    /// The first seed only and small sizes, in seconds: shows that everything works, while the figures mean little.
+    #[arg(long)]
+    pub quick: bool,
+    /// Threads; the number of physical cores if left out.
+    #[arg(long)]
+    pub threads: Option<usize>,
+    /// Print errors only.
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
 /// A checkpoint of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Which {
@@ -202,6 +229,8 @@ pub enum Listing {
     Agents,
     /// Divergences and lifts.
     Divergences,
+    /// Claims that `reproduce` measures.
+    Claims,
     /// Presets.
     Presets,
 }
@@ -228,6 +257,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::List { what } => commands::list(what),
         Command::ShowConfig(settings) => commands::show_config(&settings),
+        Command::Reproduce(args) => commands::reproduce(&args),
         Command::Divergence(args) => commands::divergence(&args),
         Command::Doctor => commands::doctor(),
         Command::Completions { shell } => {

@@ -8,5 +8,6 @@ pub mod failure;
 pub mod machine;
 pub mod plots;
 pub mod presets;
+pub mod reproduce;
 pub mod run;
 pub mod sinks;

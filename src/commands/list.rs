@@ -10,8 +10,9 @@ use crate::cli::{Listing, Settings};
 use crate::config::resolve;
 use crate::failure::Failure;
 use crate::presets::PRESETS;
+use crate::reproduce::CLAIMS;
 
-/// Lists environments, games, agents, divergences, presets, or all of them.
+/// Lists environments, games, agents, divergences, presets, claims, or all of them.
 ///
 /// # Errors
 /// [`Failure::Run`] if standard output cannot be written.
@@ -22,6 +23,7 @@ pub fn list(what: Option<Listing>) -> Result<(), Failure> {
         Listing::Agents,
         Listing::Divergences,
         Listing::Presets,
+        Listing::Claims,
     ];
     let chosen = match &what {
         Some(one) => std::slice::from_ref(one),
@@ -56,6 +58,15 @@ pub fn list(what: Option<Listing>) -> Result<(), Failure> {
             Listing::Presets => {
                 let rows = PRESETS.iter().map(|preset| (preset.name, preset.summary()));
                 section("presets", rows.collect());
+            }
+            Listing::Claims => {
+                let rows = CLAIMS.iter().map(|claim| {
+                    (
+                        claim.name,
+                        format!("{} ({} on 2 cores)", claim.summary, claim.time),
+                    )
+                });
+                section("claims", rows.collect());
             }
         }
     }

@@ -4,12 +4,14 @@ mod divergence;
 mod doctor;
 mod export;
 mod list;
+mod reproduce;
 mod train;
 
 pub use divergence::divergence;
 pub use doctor::doctor;
 pub use export::export;
 pub use list::{list, show_config};
+pub use reproduce::reproduce;
 pub use train::{eval, resume, train};
 
 use std::io::Write;

@@ -5,12 +5,14 @@ mod episode;
 mod frame;
 mod heat_map;
 mod joint_law;
+mod rows;
 mod style;
 
-pub use curves::{Band, Curves, Series};
+pub use curves::{Band, Curves, Panels, Series};
 pub use episode::write_gif;
 pub use heat_map::HeatMap;
 pub use joint_law::{JointLaws, PairGrid};
+pub use rows::{Estimate, RowSeries, Rows};
 
 use std::path::Path;
 

@@ -71,6 +71,7 @@ pub fn write(folder: &RunFolder, title: &str, evaluation: &Evaluation) -> Result
         title: "Exploitability of the policy (lower is better)",
         x_label: "seconds of training and evaluation",
         y_label: name,
+        logarithmic_x: false,
         logarithmic: true,
         reference: None,
         series: vec![Series {
@@ -116,6 +117,7 @@ fn write_chart(chart: &Chart, folder: &Path) -> Result<(), Failure> {
                 title,
                 x_label,
                 y_label,
+                logarithmic_x: false,
                 logarithmic: false,
                 reference: None,
                 series: series.collect(),
@@ -144,6 +146,7 @@ impl Curve {
             title: self.title,
             x_label: "updates",
             y_label: self.name,
+            logarithmic_x: false,
             logarithmic: self.logarithmic,
             reference: self.reference,
             series,

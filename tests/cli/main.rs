@@ -3,5 +3,6 @@
 mod bad_input;
 mod common;
 mod mean_field;
+mod reproduce;
 mod runs;
 mod saved_agent;
