@@ -36,8 +36,6 @@ pub struct Curves<'a> {
     pub x_label: &'a str,
     /// What the y axis measures, with unit or direction.
     pub y_label: &'a str,
-    /// Whether the x axis is logarithmic.
-    pub logarithmic_x: bool,
     /// Whether the y axis is logarithmic.
     pub logarithmic: bool,
     /// A level worth a line of its own, and its name.
@@ -172,47 +170,12 @@ impl Plot for Curves<'_> {
                 }
             }};
         }
-        // Ticks at powers of two: what runs along a logarithmic x axis is a number of things that doubles.
-        let doubling = || x.clone().log_scale().base(2.0);
-        match (self.logarithmic_x, self.logarithmic) {
-            (false, false) => finish!(builder.build_cartesian_2d(x.clone(), y)),
-            (false, true) => finish!(builder.build_cartesian_2d(x.clone(), y.log_scale())),
-            (true, false) => finish!(builder.build_cartesian_2d(doubling(), y)),
-            (true, true) => finish!(builder.build_cartesian_2d(doubling(), y.log_scale())),
+        if self.logarithmic {
+            finish!(builder.build_cartesian_2d(x.clone(), y.log_scale()));
+        } else {
+            finish!(builder.build_cartesian_2d(x.clone(), y));
         }
         Ok(())
-    }
-}
-
-/// Several plots of curves in rows, from left to right.
-#[derive(Clone, Debug)]
-pub struct Panels<'a> {
-    /// Plots in a row.
-    pub columns: usize,
-    /// The plots.
-    pub panels: Vec<Curves<'a>>,
-}
-
-impl Panels<'_> {
-    fn rows(&self) -> usize {
-        self.panels.len().div_ceil(self.columns)
-    }
-}
-
-impl Plot for Panels<'_> {
-    fn size(&self) -> (u32, u32) {
-        (500 * self.columns as u32, 400 * self.rows() as u32)
-    }
-
-    fn draw<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-        scale: f64,
-    ) -> Result<(), String> {
-        area.fill(&WHITE).map_err(|e| e.to_string())?;
-        let areas = area.split_evenly((self.rows(), self.columns));
-        let mut panels = self.panels.iter().zip(&areas);
-        panels.try_for_each(|(panel, area)| panel.draw(area, scale))
     }
 }
 
@@ -233,7 +196,6 @@ mod tests {
                     title: "Error of the learned law",
                     x_label: "updates",
                     y_label: "ratio to floor",
-                    logarithmic_x: false,
                     logarithmic,
                     reference: Some((1.0, "64 true samples")),
                     series: vec![Series {
@@ -247,29 +209,5 @@ mod tests {
                 assert!(svg(&plot).unwrap().contains("ratio to floor"));
             }
         }
-    }
-
-    #[test]
-    fn panels_draw_side_by_side() {
-        let points = [(1.0, 1.0), (4.0, 0.5), (256.0, 0.1)];
-        let panel = |logarithmic| Curves {
-            title: "d = 2",
-            x_label: "directions",
-            y_label: "error",
-            logarithmic_x: true,
-            logarithmic,
-            reference: None,
-            series: vec![Series {
-                name: "iid",
-                points: &points,
-                band: None,
-            }],
-        };
-        let plot = Panels {
-            columns: 2,
-            panels: vec![panel(true), panel(false), panel(true)],
-        };
-        let drawn = picture(&plot).unwrap();
-        assert_eq!((drawn.width, drawn.height), (1000, 800));
     }
 }

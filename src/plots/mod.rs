@@ -8,7 +8,7 @@ mod joint_law;
 mod rows;
 mod style;
 
-pub use curves::{Band, Curves, Panels, Series};
+pub use curves::{Band, Curves, Series};
 pub use episode::write_gif;
 pub use heat_map::HeatMap;
 pub use joint_law::{JointLaws, PairGrid};

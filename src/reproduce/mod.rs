@@ -95,7 +95,7 @@ impl Claim {
             let comments: String = head.iter().map(|line| format!("# {line}\n")).collect();
             write(
                 &request.out.join(format!("{name}.csv")),
-                &(comments + &table.csv()),
+                &(comments + &table.csv()?),
             )?;
         }
         write(&request.out.join("table.md"), &text)?;

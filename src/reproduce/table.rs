@@ -1,5 +1,7 @@
 //! Tables of text.
 
+use crate::failure::Failure;
+
 /// Columns with heads and rows of equal length.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
@@ -31,19 +33,16 @@ impl Table {
     }
 
     /// As CSV; cells with commas or quotes are quoted.
-    pub fn csv(&self) -> String {
-        let cell = |text: &String| match text.contains([',', '"']) {
-            true => format!("\"{}\"", text.replace('"', "\"\"")),
-            false => text.clone(),
-        };
-        let line = |cells: &Vec<String>| {
-            let cells: Vec<String> = cells.iter().map(cell).collect();
-            cells.join(",") + "\n"
-        };
-        std::iter::once(&self.heads)
-            .chain(&self.rows)
-            .map(line)
-            .collect()
+    ///
+    /// # Errors
+    /// [`Failure::Run`] if the text cannot be written, which memory always can.
+    pub fn csv(&self) -> Result<String, Failure> {
+        let mut writer = csv::Writer::from_writer(Vec::new());
+        for row in std::iter::once(&self.heads).chain(&self.rows) {
+            writer.write_record(row).map_err(Failure::run)?;
+        }
+        let bytes = writer.into_inner().map_err(Failure::run)?;
+        String::from_utf8(bytes).map_err(Failure::run)
     }
 }
 
@@ -55,7 +54,7 @@ mod tests {
     fn cells_with_commas_are_quoted_in_csv() {
         let mut table = Table::new(&["lift", "factor"]);
         table.push(vec!["uniform, iid".into(), "0.9".into()]);
-        assert_eq!(table.csv(), "lift,factor\n\"uniform, iid\",0.9\n");
+        assert_eq!(table.csv().unwrap(), "lift,factor\n\"uniform, iid\",0.9\n");
         assert_eq!(
             table.markdown(),
             "| lift | factor |\n| --- | --- |\n| uniform, iid | 0.9 |\n"

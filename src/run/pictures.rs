@@ -71,7 +71,6 @@ pub fn write(folder: &RunFolder, title: &str, evaluation: &Evaluation) -> Result
         title: "Exploitability of the policy (lower is better)",
         x_label: "seconds of training and evaluation",
         y_label: name,
-        logarithmic_x: false,
         logarithmic: true,
         reference: None,
         series: vec![Series {
@@ -117,7 +116,6 @@ fn write_chart(chart: &Chart, folder: &Path) -> Result<(), Failure> {
                 title,
                 x_label,
                 y_label,
-                logarithmic_x: false,
                 logarithmic: false,
                 reference: None,
                 series: series.collect(),
@@ -146,7 +144,6 @@ impl Curve {
             title: self.title,
             x_label: "updates",
             y_label: self.name,
-            logarithmic_x: false,
             logarithmic: self.logarithmic,
             reference: self.reference,
             series,
